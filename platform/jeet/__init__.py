@@ -1,0 +1,1 @@
+"""Jeet runs JavaScript functions over partitioned event streams, exactly once, on Postgres."""
