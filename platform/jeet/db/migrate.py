@@ -1,0 +1,111 @@
+"""Brings a database to this version's schema.
+
+Promise: any number of processes may migrate at once; one does the work, under one advisory lock, in one transaction.
+A failure leaves the database as it was. Migrations are never edited after release; functions and views are applied anew
+whenever their text changed.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from dataclasses import dataclass
+from pathlib import Path
+
+import psycopg
+
+from jeet.db.keys import MIGRATION_LOCK
+from jeet.db.sql import sql_root
+from jeet.errors import JeetError, UsageError
+
+OLDEST_POSTGRES = 160000
+
+
+class SchemaMismatch(UsageError):
+    """The database is not at this version's schema."""
+
+
+@dataclass(frozen=True)
+class Migrated:
+    applied: tuple[str, ...]
+    """names of the migrations that this call applied"""
+    refreshed: bool
+    """functions and views were applied anew"""
+
+
+def _files(folder: str) -> list[Path]:
+    return sorted((sql_root() / folder).glob("*.sql"))
+
+
+def _digest(paths: list[Path]) -> str:
+    digest = hashlib.sha256()
+    for path in paths:
+        digest.update(path.name.encode() + b"\0" + path.read_bytes() + b"\0")
+    return digest.hexdigest()
+
+
+def _refreshable() -> list[Path]:
+    return [*_files("functions"), *_files("views"), *_files("grants")]
+
+
+def migrate(database_url: str) -> Migrated:
+    """Apply what is missing; raise SchemaMismatch if the database is newer than this version of Jeet."""
+    with psycopg.connect(database_url, autocommit=True) as db:
+        if db.info.server_version < OLDEST_POSTGRES:
+            raise UsageError(f"Postgres {db.info.server_version // 10000} is too old for Jeet; use 16, 17 or 18")
+        with db.transaction():
+            db.execute("select pg_advisory_xact_lock(%s, %s)", MIGRATION_LOCK)
+            db.execute((sql_root() / "bootstrap.sql").read_bytes())
+            known = {row[0]: row[1] for row in db.execute("select name, digest from jeet_internal.migration").fetchall()}
+            applied = _apply_migrations(db, known)
+            refreshed = _refresh_functions(db, known)
+    return Migrated(tuple(applied), refreshed)
+
+
+def _apply_migrations(db: psycopg.Connection, known: dict[str, str]) -> list[str]:
+    files = _files("migrations")
+    newer = sorted(name for name in known if name[0].isdigit() and name not in {path.stem for path in files})
+    if newer:
+        raise SchemaMismatch(f"the database has migration {newer[-1]}, which this version of Jeet does not know; upgrade Jeet")
+    applied = []
+    for path in files:
+        digest = _digest([path])
+        if path.stem not in known:
+            _run(db, path)
+            db.execute("insert into jeet_internal.migration (name, digest) values (%s, %s)", (path.stem, digest))
+            applied.append(path.stem)
+        elif known[path.stem] != digest:
+            raise SchemaMismatch(f"migration {path.stem} differs from the one this database was made with; reinstall Jeet")
+    return applied
+
+
+def _refresh_functions(db: psycopg.Connection, known: dict[str, str]) -> bool:
+    digest = _digest(_refreshable())
+    if known.get("functions") == digest:
+        return False
+    # Functions may call one another in any order.
+    db.execute("set local check_function_bodies = off")
+    for path in _refreshable():
+        _run(db, path)
+    db.execute(
+        "insert into jeet_internal.migration (name, digest) values ('functions', %s)"
+        " on conflict (name) do update set digest = excluded.digest, applied_at = now()",
+        (digest,),
+    )
+    return True
+
+
+def _run(db: psycopg.Connection, path: Path) -> None:
+    try:
+        db.execute(path.read_bytes())
+    except psycopg.Error as error:
+        raise JeetError(f"{path.parent.name}/{path.name} failed and nothing was changed: {error}") from error
+
+
+def check_schema(db: psycopg.Connection) -> None:
+    """Raise SchemaMismatch, with the remedy, unless the database is at this version's schema."""
+    if db.execute("select to_regclass('jeet_internal.migration')").fetchone() == (None,):
+        raise SchemaMismatch("this database has no Jeet schema yet; run: jeet migrate")
+    known = {row[0]: row[1] for row in db.execute("select name, digest from jeet_internal.migration").fetchall()}
+    missing = [path.stem for path in _files("migrations") if path.stem not in known]
+    if missing:
+        raise SchemaMismatch(f"the database lacks migration {missing[0]}; run: jeet migrate")

@@ -1,0 +1,112 @@
+"""Settings are read once, at the entry point, from the environment, into a frozen value.
+
+Nobody else reads the environment. All faults are reported together.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, fields
+from pathlib import Path
+from typing import Any
+
+from jeet.errors import SettingsError
+
+
+def _default_home() -> Path:
+    return Path.home() / ".jeet"
+
+
+@dataclass(frozen=True)
+class Settings:
+    """All settings of all processes. Each is read from JEET_<NAME IN CAPITALS>."""
+
+    database_url: str | None = None
+    """where Postgres is; without it the embedded server of `home` is looked for"""
+    home: Path = field(default_factory=_default_home)
+    """folder of the embedded server's whereabouts and of caches"""
+    javy_plugin: Path | None = None
+    """a Javy plugin to use instead of the built-in one"""
+    heartbeat_s: float = 0.5
+    """how often a worker says that it lives"""
+    heartbeat_timeout_s: float = 2.0
+    """a worker silent for longer is taken for lost"""
+    detect_s: float = 0.1
+    """how often the coordinator looks for workers whose liveness lock vanished"""
+    lanes: int = field(default_factory=lambda: max(2, os.cpu_count() or 2))
+    """threads that run guests, each with data connections of its own"""
+    batch_events: int = 4000
+    """most events of one task in one batch"""
+    batch_bytes: int = 4 * 1024 * 1024
+    """most bytes of events of one task in one batch"""
+    slice_ms: int = 50
+    """a guest gives the thread back after about this long"""
+    event_cpu_ms: int = 100
+    """CPU time that one event may use"""
+    event_wall_ms: int = 2000
+    """time that one event may take, database reads included"""
+    guest_memory_mb: int = 64
+    """memory of one guest instance"""
+    worker_memory_mb: int = 1024
+    """memory of all guest instances of a worker; idle ones are dropped first"""
+    commit_timeout_s: float = 30.0
+    """transaction_timeout of commits"""
+    lock_timeout_s: float = 5.0
+    """lock_timeout of commits"""
+    drain_s: float = 8.0
+    """how long a stopping worker may take to finish its batches"""
+    deploy_wait_s: float = 5.0
+    """how long deploy waits until each task runs the new version"""
+    max_attempts: int = 3
+    """crashes of a worker process after which the event that ran is set aside"""
+    log_ttl_h: float = 168.0
+    """how long console output of functions is kept"""
+
+    @staticmethod
+    def from_environment(environ: Mapping[str, str] | None = None) -> Settings:
+        """Read JEET_* variables; raise SettingsError that names every fault."""
+        environ = os.environ if environ is None else environ
+        values: dict[str, Any] = {}
+        faults: list[str] = []
+        for spec in fields(Settings):
+            text = environ.get(f"JEET_{spec.name.upper()}")
+            if text is None or text == "":
+                continue
+            parse, expected = _PARSERS[str(spec.type)]
+            try:
+                values[spec.name] = parse(text)
+            except ValueError:
+                faults.append(f"JEET_{spec.name.upper()} is {text!r}: expected {expected}")
+        settings = Settings(**values)
+        faults.extend(settings.faults())
+        if faults:
+            raise SettingsError("; ".join(faults))
+        return settings
+
+    def faults(self) -> list[str]:
+        """What is wrong with these values, taken one by one and together."""
+        found = [
+            f"JEET_{spec.name.upper()} is {value}: expected a number above 0"
+            for spec in fields(self)
+            if isinstance(value := getattr(self, spec.name), int | float) and value <= 0
+        ]
+        if self.heartbeat_s * 3 > self.heartbeat_timeout_s:
+            found.append(
+                f"JEET_HEARTBEAT_S ({self.heartbeat_s:g}) must be at most a third of"
+                f" JEET_HEARTBEAT_TIMEOUT_S ({self.heartbeat_timeout_s:g})"
+            )
+        if self.event_cpu_ms > self.event_wall_ms:
+            found.append(
+                f"JEET_EVENT_CPU_MS ({self.event_cpu_ms}) must not be above JEET_EVENT_WALL_MS ({self.event_wall_ms})"
+            )
+        return found
+
+
+_PARSERS: dict[str, tuple[Callable[[str], Any], str]] = {
+    "str | None": (str, "a text"),
+    "Path": (lambda text: Path(text).expanduser(), "a path"),
+    "Path | None": (lambda text: Path(text).expanduser(), "a path"),
+    "float": (float, "a number"),
+    "int": (int, "a whole number"),
+}

@@ -1,0 +1,8 @@
+-- What a migration needs before the first one: the two schemas and the list of what was applied.
+create schema if not exists jeet;
+create schema if not exists jeet_internal;
+create table if not exists jeet_internal.migration (
+    name       text collate "C" primary key,  -- a migration, or 'functions' for all functions and views together
+    digest     text not null,                 -- SHA-256 of the text applied
+    applied_at timestamptz not null default now()
+);
