@@ -9,7 +9,7 @@ import os
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, fields
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal, get_args
 
 from jeet.errors import SettingsError
 
@@ -62,6 +62,10 @@ class Settings:
     """crashes of a worker process after which the event that ran is set aside"""
     log_ttl_h: float = 168.0
     """how long console output of functions is kept"""
+    log_format: Literal["text", "json"] = "text"
+    """form of the processes' own log lines on stderr"""
+    log_level: Literal["debug", "info", "warning", "error"] = "info"
+    """least level of the processes' own log lines"""
 
     @staticmethod
     def from_environment(environ: Mapping[str, str] | None = None) -> Settings:
@@ -103,10 +107,23 @@ class Settings:
         return found
 
 
+def _one_of(kind: Any) -> tuple[Callable[[str], Any], str]:
+    words: tuple[str, ...] = get_args(kind)
+
+    def parse(text: str) -> str:
+        if text.lower() not in words:
+            raise ValueError(text)
+        return text.lower()
+
+    return parse, f"one of {', '.join(words)}"
+
+
 _PARSERS: dict[str, tuple[Callable[[str], Any], str]] = {
     "str | None": (str, "a text"),
     "Path": (lambda text: Path(text).expanduser(), "a path"),
     "Path | None": (lambda text: Path(text).expanduser(), "a path"),
     "float": (float, "a number"),
     "int": (int, "a whole number"),
+    'Literal["text", "json"]': _one_of(Literal["text", "json"]),
+    'Literal["debug", "info", "warning", "error"]': _one_of(Literal["debug", "info", "warning", "error"]),
 }

@@ -26,9 +26,9 @@ WAITING_FOR_WORKERS = "waiting for workers"
 
 LogFormat = Literal["text", "json"]
 
-# postgres://user:password@host, password=word and password='two words'; what follows the colon may hold any character but these
+# postgres://user:password@host, password=word and password='two words'
 _SECRETS = re.compile(
-    r"(?P<url>\b[a-z][a-z0-9+.]*://[^\s:/@'\"]*:)[^\s/@'\"]+(?=@)"
+    r"(?P<url>\b[a-z][a-z0-9+.]*://[^\s:/@'\"]*:)[^\s/'\"]+(?=@)"
     r"|(?P<word>\b(?:password|passwd|sslpassword)\s*[=:]\s*)(?:'(?:[^'\\]|\\.)*'|\"(?:[^\"\\]|\\.)*\"|[^\s,;&'\"]+)",
     re.IGNORECASE,
 )
@@ -76,7 +76,7 @@ def logger(name: str) -> Log:
 
 
 def configure(*, log_format: LogFormat = "text", level: str = "info", stream: TextIO | None = None) -> None:
-    """Send the logs of this process to `stream` (stderr); libraries are heard from `warning` up. Called at the entry point."""
+    """Send the logs of this process to `stream` (stderr). Called at the entry point; libraries are heard from `warning` up."""
     logging.raiseExceptions = False
     handler = logging.StreamHandler(sys.stderr if stream is None else stream)
     handler.setFormatter(_JsonFormatter() if log_format == "json" else _TextFormatter())
