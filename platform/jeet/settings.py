@@ -13,6 +13,9 @@ from typing import Any, Literal, get_args
 
 from jeet.errors import SettingsError
 
+LogFormat = Literal["text", "json"]
+LogLevel = Literal["debug", "info", "warning", "error"]
+
 
 def _default_home() -> Path:
     return Path.home() / ".jeet"
@@ -62,9 +65,9 @@ class Settings:
     """crashes of a worker process after which the event that ran is set aside"""
     log_ttl_h: float = 168.0
     """how long console output of functions is kept"""
-    log_format: Literal["text", "json"] = "text"
+    log_format: LogFormat = "text"
     """form of the processes' own log lines on stderr"""
-    log_level: Literal["debug", "info", "warning", "error"] = "info"
+    log_level: LogLevel = "info"
     """least level of the processes' own log lines"""
 
     @staticmethod
@@ -124,6 +127,6 @@ _PARSERS: dict[str, tuple[Callable[[str], Any], str]] = {
     "Path | None": (lambda text: Path(text).expanduser(), "a path"),
     "float": (float, "a number"),
     "int": (int, "a whole number"),
-    'Literal["text", "json"]': _one_of(Literal["text", "json"]),
-    'Literal["debug", "info", "warning", "error"]': _one_of(Literal["debug", "info", "warning", "error"]),
+    "LogFormat": _one_of(LogFormat),
+    "LogLevel": _one_of(LogLevel),
 }
