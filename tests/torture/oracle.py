@@ -1,0 +1,109 @@
+"""What must come out, computed from the generator alone, never from Jeet.
+
+Each event has a unique id, a key and an amount. For each key the outputs must be exactly the prefix sums, in order, once.
+"""
+
+from __future__ import annotations
+
+import json
+import random
+import threading
+from collections import defaultdict
+from itertools import accumulate
+from typing import Any
+
+import psycopg
+
+TOTALS_JS = """export const config = { source: 'events', sink: 'totals', key: 'userId' };
+stream.map(event => {
+  state.totals[event.userId] = (state.totals[event.userId] || 0) + event.amount;
+  return { id: event.id, userId: event.userId, currentTotal: state.totals[event.userId] };
+});
+"""
+
+
+class Generator:
+    """Makes events from a seed and remembers, per key, what the outputs have to be."""
+
+    def __init__(self, seed: int, keys: int) -> None:
+        self.random = random.Random(seed)
+        names = [f"u{number}" for number in range(max(1, keys - 3))]
+        self.keys = (names + ["__proto__", "constructor", "user 'é' \n"])[:keys] if keys > 3 else names
+        self.made = 0
+        self.expected: dict[str, list[tuple[int, int]]] = defaultdict(list)
+
+    def events(self, count: int) -> list[dict[str, Any]]:
+        made = []
+        for _ in range(count):
+            key, amount = self.random.choice(self.keys), self.random.randrange(1000)
+            self.expected[key].append((self.made, amount))
+            made.append({"id": self.made, "userId": key, "amount": amount})
+            self.made += 1
+        return made
+
+    def outputs(self) -> dict[str, list[tuple[int, int]]]:
+        """key → (id, running total) of each of its events, in order."""
+        return {
+            key: list(zip((i for i, _ in rows), accumulate(amount for _, amount in rows), strict=True))
+            for key, rows in self.expected.items()
+        }
+
+
+class Load:
+    """Publishes the generator's events at a steady rate from a thread of its own until told to stop."""
+
+    def __init__(self, url: str, generator: Generator, stream: str = "events", per_tick: int = 100) -> None:
+        self.url, self.generator, self.stream, self.per_tick = url, generator, stream, per_tick
+        self.stopping = threading.Event()
+        self.thread = threading.Thread(target=self._run, name="load")
+        self.error: BaseException | None = None
+
+    def _run(self) -> None:
+        try:
+            with psycopg.connect(self.url, autocommit=True) as db:
+                while not self.stopping.wait(0.02):
+                    publish(db, self.stream, self.generator.events(self.per_tick))
+        except BaseException as error:
+            self.error = error
+            raise
+
+    def __enter__(self) -> Load:
+        self.thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.stopping.set()
+        self.thread.join()
+        assert self.error is None, self.error
+
+
+def publish(db: psycopg.Connection[Any], stream: str, events: list[dict[str, Any]]) -> None:
+    refused = db.execute(
+        "select error from jeet.publish_many(%s, %s::json[]) where error is not null",
+        (stream, [json.dumps(event) for event in events]),
+    ).fetchall()
+    assert refused == [], refused
+
+
+def check_exact(db: psycopg.Connection[Any], generator: Generator, function: str = "totals", sink: str = "totals") -> None:
+    """Every event once, prefix sums exact and in order per key, state equal to the last output, no dead letter."""
+    wanted = generator.outputs()
+    got: dict[str, list[tuple[int, int]]] = defaultdict(list)
+    rows = db.execute(
+        'select value::text from jeet.stream_events where stream = %s order by partition, "offset"', (sink,)
+    ).fetchall()
+    for (text,) in rows:
+        value = json.loads(text)
+        got[value["userId"]].append((value["id"], value["currentTotal"]))
+    assert len(rows) == generator.made, f"{len(rows)} outputs for {generator.made} events"
+    assert set(got) == set(wanted)
+    for key, outputs in wanted.items():
+        assert got[key] == outputs, f"outputs of {key!r} are not the prefix sums in order"
+    state = dict(
+        db.execute(
+            "select key, value from jeet.state where function = %s and collection = 'totals'", (function,)
+        ).fetchall()
+    )
+    assert state == {key: outputs[-1][1] for key, outputs in wanted.items()}
+    dead = db.execute("select count(*) from jeet.dead_letters where function = %s", (function,)).fetchone()
+    assert dead == (0,)
