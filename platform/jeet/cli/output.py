@@ -1,0 +1,191 @@
+"""What commands print: a value now (`Table`, `Record`, `Done`) or a line at a time (`Output.item`), as text or as JSON.
+
+Promise: stdout holds results only, whole lines, the same facts in both forms; nothing that was stored by others (keys,
+events, error texts) can move the cursor or colour the terminal. Colours and progress only on a terminal.
+JSON: a Table is an array of objects, a Record or Done an object, an item one object a line.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import sys
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+from decimal import Decimal
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+
+@dataclass(frozen=True)
+class Table:
+    """Rows under column names. `empty` is the line shown instead of a table without rows."""
+
+    columns: Sequence[str]
+    rows: Sequence[Sequence[object]]
+    empty: str = "nothing to show"
+
+
+@dataclass(frozen=True)
+class Record:
+    """One thing: names and values, shown one a line; a value that is a Table is shown below."""
+
+    values: Mapping[str, object]
+
+
+@dataclass(frozen=True)
+class Done:
+    """What was done, in one line, and the facts behind it for --json."""
+
+    message: str
+    facts: Mapping[str, object] = field(default_factory=dict)
+
+
+Result = Table | Record | Done | None
+
+
+@dataclass
+class Output:
+    """Where a command prints; `json` is the form that was asked for."""
+
+    json: bool = False
+
+    @property
+    def is_terminal(self) -> bool:
+        return sys.stdout.isatty()
+
+    def show(self, result: Result) -> None:
+        """Print what a command returned."""
+        if result is None:
+            return
+        if self.json:
+            self._line(json.dumps(_plain_result(result), ensure_ascii=False, default=_plain))
+        elif isinstance(result, Done):
+            self._line(visible(result.message))
+        elif isinstance(result, Table):
+            self._table(result)
+        else:
+            self._record(result)
+
+    def item(self, text: str, facts: Mapping[str, object]) -> None:
+        """Print one of many: its text, or its facts as one JSON object a line; flushed, so that followers see it."""
+        self._line(json.dumps(facts, ensure_ascii=False, default=_plain) if self.json else visible(text))
+
+    def note(self, text: str) -> None:
+        """Tell the person something that is not the result (stderr)."""
+        print(visible(text), file=sys.stderr, flush=True)
+
+    def _line(self, text: str) -> None:
+        # A lone surrogate cannot be written as UTF-8: show it escaped.
+        sys.stdout.buffer.write(text.encode("utf-8", "backslashreplace") + b"\n")
+        sys.stdout.flush()
+
+    def _console(self) -> Console:
+        from rich.console import Console
+
+        # Piped output is never wrapped or cut; a terminal folds.
+        return Console(width=None if self.is_terminal else 100_000, highlight=False, emoji=False, markup=False)
+
+    def _table(self, table: Table) -> None:
+        from rich.table import Table as RichTable
+        from rich.text import Text
+
+        if not table.rows:
+            self._line(table.empty)
+            return
+        numeric = [all(isinstance(row[i], int | float | None) for row in table.rows) for i in range(len(table.columns))]
+        grid = RichTable(box=None, pad_edge=False, header_style="bold", padding=(0, 2, 0, 0))
+        for name, right in zip(table.columns, numeric, strict=True):
+            grid.add_column(Text(name), justify="right" if right else "left", overflow="fold")
+        for row in table.rows:
+            grid.add_row(*[Text(visible(text_of(value))) for value in row])
+        self._print(grid)
+
+    def _record(self, record: Record) -> None:
+        width = max((len(name) for name in record.values), default=0)
+        below = []
+        for name, value in record.values.items():
+            if isinstance(value, Table):
+                below.append((name, value))
+            else:
+                self._line(f"{name + ':':<{width + 1}}  {visible(text_of(value), keep_lines=True)}")
+        for name, table in below:
+            self._line(f"\n{name}:")
+            self._table(table)
+
+    def _print(self, grid: Any) -> None:
+        console = self._console()
+        with console.capture() as captured:
+            console.print(grid)
+        for line in captured.get().splitlines():
+            self._line(line.rstrip() if not self.is_terminal else line)
+
+
+_CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029\u202a-\u202e\u2066-\u2069\ud800-\udfff]")
+_CONTROL_IN_LINES = re.compile(r"[\x00-\x09\x0b-\x1f\x7f-\x9f\u2028\u2029\u202a-\u202e\u2066-\u2069\ud800-\udfff]")
+
+
+def visible(text: str, *, keep_lines: bool = False) -> str:
+    """The text with control characters shown as escapes, so that it cannot command the terminal."""
+    pattern = _CONTROL_IN_LINES if keep_lines else _CONTROL
+    return pattern.sub(lambda match: json.dumps(match[0])[1:-1], text)
+
+
+def text_of(value: object) -> str:
+    """A value as a person reads it."""
+    if value is None:
+        return "-"
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    if isinstance(value, float):
+        return f"{value:.6g}"
+    if isinstance(value, timedelta):
+        return duration(value)
+    if isinstance(value, datetime):
+        return value.isoformat(sep=" ", timespec="milliseconds")
+    if isinstance(value, str | int | Decimal):
+        return str(value)
+    return json.dumps(value, ensure_ascii=False, default=_plain)
+
+
+def duration(span: timedelta) -> str:
+    """`1.2s`, `3m 20s`, `5h 2m`, `8d 3h`."""
+    seconds = max(span.total_seconds(), 0.0)
+    if seconds < 60:
+        return f"{seconds:.1f}s"
+    minutes, rest = divmod(int(seconds), 60)
+    if minutes < 60:
+        return f"{minutes}m {rest}s"
+    hours, minutes = divmod(minutes, 60)
+    if hours < 48:
+        return f"{hours}h {minutes}m"
+    return f"{hours // 24}d {hours % 24}h"
+
+
+def _plain_result(result: Table | Record | Done) -> object:
+    if isinstance(result, Table):
+        return _rows(result)
+    if isinstance(result, Done):
+        return dict(result.facts) if result.facts else {"message": result.message}
+    return {name: _rows(value) if isinstance(value, Table) else value for name, value in result.values.items()}
+
+
+def _rows(table: Table) -> list[dict[str, object]]:
+    return [dict(zip(table.columns, row, strict=True)) for row in table.rows]
+
+
+def _plain(value: object) -> object:
+    if isinstance(value, datetime):
+        return value.isoformat()
+    if isinstance(value, timedelta):
+        return value.total_seconds()
+    if isinstance(value, Decimal):
+        return int(value) if value == value.to_integral_value() else float(value)
+    if isinstance(value, Mapping):
+        return dict(value)
+    if isinstance(value, Iterable):
+        return list(value)
+    return str(value)

@@ -1,0 +1,43 @@
+"""One process each, for containers and supervisors."""
+
+from __future__ import annotations
+
+from jeet.cli.command import command
+from jeet.cli.group import Group
+from jeet.cli.output import Done
+
+
+class Processes(Group):
+    """Processes (one each, for containers)"""
+
+    @command
+    def migrate(self) -> Done:
+        """Bring the database to this version's schema.
+
+        Any number may run at once: one does the work, the others wait and find it done. Safe to repeat.
+        """
+        from jeet.db.migrate import migrate
+
+        result = migrate(self.url)
+        changes = ", ".join(result.applied) or ("functions and views" if result.refreshed else "nothing to do")
+        return Done(f"migrated: {changes}", {"applied": list(result.applied), "refreshed": result.refreshed})
+
+    @command
+    def coordinator(self) -> None:
+        """Run a coordinator: it assigns tasks to workers and notices lost ones.
+
+        Start as many as you like: one leads, the others stand by.
+        """
+        from jeet.control import coordinator
+
+        coordinator.main()
+
+    @command
+    def worker(self) -> None:
+        """Run a worker: it runs the tasks that the coordinator assigns to it.
+
+        Start more to scale out. SIGTERM finishes the batches at hand, commits them, hands the tasks over and exits 0.
+        """
+        from jeet import worker
+
+        worker.main()
