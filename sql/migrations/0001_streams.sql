@@ -11,6 +11,7 @@ create table jeet_internal.stream (
     over_lag     boolean not null default false,         -- refreshed each second by the coordinator
     segment_size bigint not null default 500000 check (segment_size > 0),  -- offsets of each partition in one segment of the log
     internal     boolean not null default false,         -- joins two stages of a function; hidden from lists
+    in_cycle     boolean not null default false,         -- functions lead from it back to it: tasks never wait for its lag; refreshed by control changes
     next_partition bigint not null default 0,            -- round robin for events without key and id; a hint, not a promise
     created_at   timestamptz not null default now()
 );

@@ -5,7 +5,8 @@ create table jeet_internal.function (
     name        text collate "C" not null unique,
     status      text not null default 'running' check (status in ('running', 'paused', 'failed')),
     version     int not null,                            -- the version that its tasks should run
-    on_error    jsonb not null default '"dead-letter"',
+    on_error    jsonb not null default '"dead-letter"',  -- or '"halt"', or {"retry": n, "backoff_ms": n}
+    hold_ttl    boolean not null default true,           -- state's clock stands still while a task has no owner
     created_at  timestamptz not null default now(),
     deployed_at timestamptz not null default now()
 );

@@ -9,4 +9,5 @@ create table jeet_internal.state (
     updated_at    timestamptz not null default now(),
     primary key (task_id, collection_id, key)
 ) with (fillfactor = 80, autovacuum_vacuum_scale_factor = 0.05);
-create index state_expiry on jeet_internal.state (expires_at) where expires_at is not null;
+-- By task, as each task's clock has its own hold: the sweep reads exactly what has expired.
+create index state_expiry on jeet_internal.state (task_id, expires_at) where expires_at is not null;

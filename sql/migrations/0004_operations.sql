@@ -14,6 +14,17 @@ create table jeet_internal.worker (
     heartbeat_at  timestamptz not null default clock_timestamp()
 ) with (fillfactor = 50, autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 200);
 
+-- The coordinator that leads. The advisory lock elects; this row lets a standby end a leader that has frozen.
+create table jeet_internal.leader (
+    role          text primary key default 'coordinator' check (role = 'coordinator'),
+    host          text not null,
+    pid           int not null,
+    backend_pid   int not null,
+    backend_start timestamptz not null,
+    since         timestamptz not null default clock_timestamp(),
+    heartbeat_at  timestamptz not null default clock_timestamp()
+) with (fillfactor = 50, autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 200);
+
 -- Who should run a task; the lease (task.worker_id, task.epoch) says who does.
 create table jeet_internal.assignment (
     task_id     int primary key references jeet_internal.task on delete cascade,
