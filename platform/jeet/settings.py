@@ -17,8 +17,17 @@ LogFormat = Literal["text", "json"]
 LogLevel = Literal["debug", "info", "warning", "error"]
 
 
+ROOT_HOME = Path("/var/lib/jeet")
+
+
 def _default_home() -> Path:
-    return Path.home() / ".jeet"
+    """`~/.jeet`; root's files go where another user can reach them without entering root's home."""
+    if os.geteuid() == 0:
+        return ROOT_HOME
+    try:
+        return Path.home() / ".jeet"
+    except RuntimeError:  # a user without an entry in passwd and without HOME, as containers have them
+        return Path(f"/tmp/jeet-home-{os.geteuid()}")
 
 
 @dataclass(frozen=True)

@@ -76,7 +76,7 @@ def logger(name: str) -> Log:
 
 
 def configure(*, log_format: LogFormat = "text", level: str = "info", stream: TextIO | None = None) -> None:
-    """Send the logs of this process to `stream` (stderr). Called at the entry point; libraries are heard from `warning` up."""
+    """Send the logs of this process to `stream` (stderr); libraries are heard from `warning` up. For entry points."""
     logging.raiseExceptions = False
     handler = logging.StreamHandler(sys.stderr if stream is None else stream)
     handler.setFormatter(_JsonFormatter() if log_format == "json" else _TextFormatter())

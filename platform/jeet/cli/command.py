@@ -22,7 +22,7 @@ Promise: nothing runs before every argument was understood. Calling a command re
             …
 
 Annotations that are understood: str, int, float, bool, Path, Literal["a", "b"], each also with `| None`; `*ids: str`
-takes all that is left. A command returns a `Result` of cli/output.py (or None) and raises JeetError for what went wrong.
+takes all that is left. A command returns a `Result` of cli/output.py (or None) and raises JeetError if it fails.
 """
 
 from __future__ import annotations
