@@ -1,0 +1,61 @@
+/* The runtime of this instance: made by initialize-runtime, used by every other export.
+ *
+ * The context has what Javy's has: the language, no `performance`, no module loader, no host objects beyond io.c, text.c
+ * and extras.c. */
+#include <stdlib.h>
+
+#include "plugin.h"
+
+/* QuickJS measures the C stack in linear memory (JEET_STACK_BYTES, set by the build); wasm's own stack, which holds what C keeps
+ * in registers and locals, grows beside it and is limited by the host. JEET_JS_STACK_BYTES is small enough for both. */
+#ifndef JEET_JS_STACK_BYTES
+#error "the build sets JEET_JS_STACK_BYTES"
+#endif
+
+JSRuntime *jeet_rt;
+JSContext *jeet_ctx;
+
+extern void __wasm_call_ctors(void);
+
+static bool add_intrinsics(JSContext *ctx) {
+    return JS_AddIntrinsicBaseObjects(ctx) == 0 && JS_AddIntrinsicDate(ctx) == 0 && JS_AddIntrinsicEval(ctx) == 0 &&
+           JS_AddIntrinsicRegExp(ctx) == 0 && JS_AddIntrinsicJSON(ctx) == 0 && JS_AddIntrinsicProxy(ctx) == 0 &&
+           JS_AddIntrinsicMapSet(ctx) == 0 && JS_AddIntrinsicTypedArrays(ctx) == 0 &&
+           JS_AddIntrinsicPromise(ctx) == 0 && JS_AddIntrinsicWeakRef(ctx) == 0 && JS_AddIntrinsicAToB(ctx) == 0;
+}
+
+static void stop(void) {
+    if (!jeet_rt) return;
+    jeet_extras_reset(jeet_ctx);
+    jeet_jobs_reset(jeet_ctx);
+    JS_FreeContext(jeet_ctx);
+    JS_FreeRuntime(jeet_rt);
+    jeet_ctx = NULL;
+    jeet_rt = NULL;
+}
+
+void jeet_runtime_start(void) {
+    static bool constructed;
+    if (!constructed) {
+        constructed = true;
+        __wasm_call_ctors();
+    }
+    stop();
+    jeet_memory_reset();
+    jeet_rt = JS_NewRuntime2(&jeet_malloc_functions, NULL);
+    if (!jeet_rt) jeet_die("jeet-plugin: no memory for a JavaScript runtime\n");
+    jeet_memory_attach(jeet_rt);
+    JS_SetMaxStackSize(jeet_rt, JEET_JS_STACK_BYTES);
+    jeet_jobs_install(jeet_rt);
+    jeet_ctx = JS_NewContextRaw(jeet_rt);
+    if (!jeet_ctx || !add_intrinsics(jeet_ctx)) jeet_die("jeet-plugin: no memory for a JavaScript context\n");
+    JSValue global = JS_GetGlobalObject(jeet_ctx);
+    if (jeet_add_io(jeet_ctx, global) < 0 || jeet_add_text(jeet_ctx, global) < 0)
+        jeet_die("jeet-plugin: cannot set up the global object\n");
+    JS_FreeValue(jeet_ctx, global);
+}
+
+void jeet_enter(void) {
+    if (!jeet_rt) jeet_runtime_start(); /* as the official plugin does: initialize-runtime may be left out */
+    JS_UpdateStackTop(jeet_rt);
+}
