@@ -1,8 +1,9 @@
 """Builds the Javy plugin: C on QuickJS-NG, compiled to one wasm module by the `ziglang` package.
 
-Promise: the same inputs (these sources, the pinned sdist, the flags, the zig version) give the same bytes on any machine; no
-compiler but `ziglang` is used. The result is cached by a hash of all inputs, so that a second build takes no time.
-Run as a script, it puts the plugin beside the sandbox of this checkout; `--record` also writes its hash to plugin.sha256.
+Promise: the same inputs (these sources, the pinned sdist, the flags, the zig version) give the same bytes on any
+machine; no compiler but `ziglang` is used. The result is cached by a hash of all inputs, so that a second build takes
+no time. Run as a script, it puts the plugin beside the sandbox of this checkout; `--record` also writes its hash to
+plugin.sha256.
 """
 
 from __future__ import annotations
@@ -29,8 +30,8 @@ INFO_NAME = "plugin.json"
 NAMESPACE = "jeet-plugin-v1"
 ZIG_VERSION = "0.17.1"  # as pinned in pyproject.toml
 
-# C's stack in linear memory lies first, so that running out of it traps and never overwrites data. QuickJS stops at JS_STACK_BYTES
-# with a RangeError; README.md has the figures behind both.
+# C's stack in linear memory lies first, so that running out of it traps and never overwrites data. QuickJS stops at
+# JS_STACK_BYTES with a RangeError; README.md has the figures behind both.
 C_STACK_BYTES = 1 << 20
 JS_STACK_BYTES = 256 << 10
 
@@ -39,9 +40,8 @@ OWN_FLAGS = ("-std=gnu11", "-Wall", "-Wextra", "-Werror", f"-DJEET_JS_STACK_BYTE
 THIRD_PARTY_FLAGS = ("-w",)
 LINK_FLAGS = ("-nostartfiles", "-Wl,--no-entry", "-Wl,--strip-all", f"-Wl,-z,stack-size={C_STACK_BYTES}")
 THIRD_PARTY_UNITS = ("quickjs.c", "libregexp.c", "libunicode.c", "dtoa.c")
-UNWANTED_EXPORTS = (
-    "_initialize",
-)  # initialize-runtime runs the constructors itself, as hosts of Javy plugins call nothing else
+# initialize-runtime runs the constructors itself, as hosts of Javy plugins call nothing else before it.
+UNWANTED_EXPORTS = ("_initialize",)
 
 
 class BuildFailed(Exception):
@@ -107,7 +107,7 @@ def _text(path: Path) -> bytes:
 def _compile(inputs: str) -> bytes:
     with tempfile.TemporaryDirectory(prefix="jeet-plugin-") as name:
         scratch = Path(name)
-        zig = _zig(scratch)
+        zig = Zig(scratch)
         (scratch / "quickjs").mkdir()
         (scratch / "src").mkdir()
         try:
@@ -119,8 +119,12 @@ def _compile(inputs: str) -> bytes:
         for path in _own_sources():
             (scratch / "src" / path.name).write_bytes(_text(path))
         # Relative paths only: what the compiler is told is the same on every machine.
-        third_party = [(f"quickjs/{unit}", THIRD_PARTY_FLAGS) for unit in THIRD_PARTY_UNITS]
-        own = [(f"src/{path.name}", OWN_FLAGS) for path in _own_sources() if path.suffix == ".c"]
+        third_party: list[tuple[str, tuple[str, ...]]] = [
+            (f"quickjs/{unit}", THIRD_PARTY_FLAGS) for unit in THIRD_PARTY_UNITS
+        ]
+        own: list[tuple[str, tuple[str, ...]]] = [
+            (f"src/{path.name}", OWN_FLAGS) for path in _own_sources() if path.suffix == ".c"
+        ]
         objects = [f"{unit.replace('/', '-')}.o" for unit, _ in third_party + own]
         commands = [
             ["cc", *FLAGS, *flags, "-c", unit, "-o", target]
@@ -133,7 +137,7 @@ def _compile(inputs: str) -> bytes:
         return add_custom_section(wasm, "import_namespace", NAMESPACE.encode())
 
 
-class _zig:
+class Zig:
     """Runs zig in the scratch folder; its caches live and die with the folder."""
 
     def __init__(self, scratch: Path) -> None:

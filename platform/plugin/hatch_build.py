@@ -24,8 +24,9 @@ class PluginBuildHook(BuildHookInterface):  # type: ignore[type-arg]
         except build_plugin.BuildFailed as error:
             sys.exit(f"jeet: the Javy plugin was not built: {error}")
         if plugin.info["sha256"] != build_plugin.recorded_sha256():
+            found = plugin.info["sha256"]
             self.app.display_warning(
-                f"the Javy plugin's sha256 {plugin.info['sha256']} is not the one recorded in platform/plugin/plugin.sha256"
+                f"the Javy plugin's sha256 {found} is not the one in platform/plugin/plugin.sha256"
             )
         if version == "editable":
             plugin.place(build_plugin.PLACE)

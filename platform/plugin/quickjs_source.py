@@ -1,7 +1,7 @@
 """The QuickJS-NG sources: the pinned sdist, checked by its hash before anything in it is looked at.
 
-`JEET_QUICKJS_SDIST=path` names a copy; otherwise pip's own index settings say where to download it. Nothing of the sdist's own
-build is run: pip is asked for the file only, which `pip download` cannot do (it runs the sdist's build for its metadata).
+`JEET_QUICKJS_SDIST=path` names a copy; otherwise pip's own index settings say where to download it. Nothing of the
+sdist's own build is run: pip is asked for the file only, as `pip download` would run that build for its metadata.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ SDIST_SHA256 = "43d2e48272208721a7aaea8e3f02d4b9318f12ef20cc4f5421b59d9a470706ef
 SOURCE_FOLDER = "quickjs_ng-0.17.0.2/upstream-quickjs/"
 MAX_SDIST_BYTES = 16 << 20
 
-# Runs in a process of its own, as pip's modules are not an interface; when they change, the message below says what to do.
+# Runs in a process of its own, as pip's modules are not an interface; when they change, the error says what to do.
 _FIND_AND_FETCH = """
 import sys
 from pip._internal.commands import create_command
@@ -31,7 +31,8 @@ options, _ = command.parse_args(["--no-deps", "--no-binary", ":all:", "--disable
 with command.main_context():
     session = command.get_default_session(options)
     finder = command._build_package_finder(options, session)
-    links = [c.link for c in finder.find_all_candidates(project) if str(c.version) == version and c.link.filename == wanted]
+    found = finder.find_all_candidates(project)
+    links = [c.link for c in found if str(c.version) == version and c.link.filename == wanted]
     if not links:
         sys.exit(f"no index in pip's configuration has {wanted}")
     links.sort(key=lambda link: link.scheme != "file")

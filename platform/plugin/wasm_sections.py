@@ -1,4 +1,4 @@
-"""The little that is changed in the linked module: exports that must not be there, and the custom section that Javy reads."""
+"""The little that is changed in the linked module: exports that must go, and the custom section that Javy reads."""
 
 from __future__ import annotations
 

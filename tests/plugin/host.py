@@ -1,4 +1,4 @@
-"""A small host for Javy plugins: just enough wasmtime to test a plugin by its ABI, without any of jeet's own sandbox."""
+"""A small host for Javy plugins: just enough wasmtime to test a plugin by its ABI, without jeet's own sandbox."""
 
 from __future__ import annotations
 
