@@ -106,7 +106,7 @@ class Server:
         return self.place.url()
 
     def stop(self, timeout_s: float = 30.0) -> None:
-        """Fast shutdown: sessions end, what was committed is on disk. Kills after `timeout_s`; recovery needs no hand."""
+        """Fast shutdown: sessions end, what was committed is on disk. Kills after `timeout_s`."""
         if self.process.poll() is None:
             self.process.send_signal(signal.SIGINT)
             try:

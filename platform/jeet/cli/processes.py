@@ -19,6 +19,8 @@ class Processes(Group):
         from jeet.db.migrate import migrate
 
         result = migrate(self.url)
+        for warning in result.warnings:
+            self.out.note(f"warning: {warning}")
         changes = ", ".join(result.applied) or ("functions and views" if result.refreshed else "nothing to do")
         return Done(f"migrated: {changes}", {"applied": list(result.applied), "refreshed": result.refreshed})
 

@@ -30,6 +30,8 @@ class Migrated:
     """names of the migrations that this call applied"""
     refreshed: bool
     """functions and views were applied anew"""
+    warnings: tuple[str, ...] = ()
+    """what could not be done with the rights of this user, with the remedy"""
 
 
 def _files(folder: str) -> list[Path]:
@@ -44,12 +46,14 @@ def _digest(paths: list[Path]) -> str:
 
 
 def _refreshable() -> list[Path]:
-    return [*_files("functions"), *_files("views"), *_files("grants")]
+    return [*_files("functions"), *_files("views")]
 
 
 def migrate(database_url: str) -> Migrated:
     """Apply what is missing; raise SchemaMismatch if the database is newer than this version of Jeet."""
+    warnings: list[str] = []
     with psycopg.connect(database_url, autocommit=True) as db:
+        db.add_notice_handler(lambda notice: _keep_warning(notice, warnings))
         if db.info.server_version < OLDEST_POSTGRES:
             raise UsageError(f"Postgres {db.info.server_version // 10000} is too old for Jeet; use 16, 17 or 18")
         with db.transaction():
@@ -58,7 +62,15 @@ def migrate(database_url: str) -> Migrated:
             known = {row[0]: row[1] for row in db.execute("select name, digest from jeet_internal.migration").fetchall()}
             applied = _apply_migrations(db, known)
             refreshed = _refresh_functions(db, known)
-    return Migrated(tuple(applied), refreshed)
+            # Always: a role that was missing last time may exist now.
+            for path in _files("grants"):
+                _run(db, path)
+    return Migrated(tuple(applied), refreshed, tuple(warnings))
+
+
+def _keep_warning(notice: psycopg.errors.Diagnostic, warnings: list[str]) -> None:
+    if notice.severity_nonlocalized == "WARNING" and notice.message_primary:
+        warnings.append(notice.message_primary)
 
 
 def _apply_migrations(db: psycopg.Connection, known: dict[str, str]) -> list[str]:
