@@ -1,0 +1,56 @@
+"""Opens asyncpg connections from any address that libpq understands, each named for what it does and set up for it.
+
+Promise: no session of ours is ended by an idle timeout of the server's, and none waits for a dead peer for long. The name
+in pg_stat_activity says which process and which part of it holds the connection.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING
+from urllib.parse import urlencode
+
+import asyncpg
+from psycopg.conninfo import conninfo_to_dict
+
+if TYPE_CHECKING:
+    from asyncpg import Connection
+
+# What libpq knows and asyncpg would take for a setting of the server.
+_LIBPQ_ONLY = {
+    "channel_binding", "connect_timeout", "fallback_application_name", "gssdelegation", "gssencmode", "hostaddr", "keepalives",
+    "keepalives_count", "keepalives_idle", "keepalives_interval", "load_balance_hosts", "max_protocol_version",
+    "min_protocol_version", "replication", "require_auth", "requirepeer", "requiressl", "service", "servicefile", "sslcompression",
+    "sslsni", "tcp_user_timeout", "application_name",
+}  # fmt: skip
+
+SESSION = {
+    "idle_session_timeout": "0",
+    "tcp_keepalives_idle": "5",
+    "tcp_keepalives_interval": "2",
+    "tcp_keepalives_count": "3",
+    "timezone": "UTC",
+    "jit": "off",
+}
+"""settings of every session of a worker, lease connection included"""
+
+
+def asyncpg_address(database_url: str) -> str:
+    """The same address, in the form that asyncpg takes."""
+    parts = {name: str(value) for name, value in conninfo_to_dict(database_url).items() if name not in _LIBPQ_ONLY}
+    if "dbname" in parts:
+        parts["database"] = parts.pop("dbname")
+    return f"postgresql:///?{urlencode(parts)}"
+
+
+async def connect(
+    database_url: str, application: str, settings: Mapping[str, str] | None = None, *, timeout_s: float = 10.0
+) -> Connection:
+    """A new connection of its own, never shared through a pool; raises what asyncpg raises."""
+    return await asyncpg.connect(
+        asyncpg_address(database_url),
+        timeout=timeout_s,
+        server_settings={"application_name": application, **SESSION, **(settings or {})},
+        max_cached_statement_lifetime=0,
+        statement_cache_size=256,
+    )

@@ -1,0 +1,186 @@
+"""What one batch of one task wants written: values only, taken from the guest's answer and made safe on the way.
+
+Promise: nothing here was named by the guest. Task, stream, version and offsets come from the lease and the checkpoint;
+output streams and collections are looked up by index. Text for dead letters and logs holds nothing that Postgres refuses.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+from jeet.control.lease import Lease
+from jeet.ids import Offset, StreamId
+from jeet.sandbox.call import BatchInput, BatchResult, Fault, LogLine, OutputGroup
+
+TEXT_LIMIT = 16 * 1024
+"""most characters of an error, a stack or a log line that are kept"""
+EVENT_LIMIT = 1024 * 1024
+"""most characters of a dead letter's event that are kept; no event of a stream is longer"""
+
+_UNSTORABLE = re.compile("[\x00\ud800-\udfff]")
+
+
+def safe_text(text: str, limit: int = TEXT_LIMIT) -> str:
+    """`text` without what Postgres cannot store, cut at `limit` with a mark."""
+    text = _UNSTORABLE.sub("\ufffd", text[: limit + 1])
+    return text if len(text) <= limit else text[:limit] + " … [cut]"
+
+
+@dataclass(frozen=True)
+class DeadLetter:
+    offset: Offset
+    key: str | None
+    event: str
+    error: str
+    stack: str
+    state_key: str | None
+    attempts: int
+
+
+@dataclass(frozen=True)
+class LoggedLine:
+    offset: Offset | None
+    """None: written while no event was running"""
+    level: str
+    message: str
+
+
+@dataclass(frozen=True)
+class Puts:
+    collection: int
+    expires_at_ms: float | None
+    rows: int
+    keys: str
+    values: str
+
+
+@dataclass(frozen=True)
+class Touches:
+    collection: int
+    expires_at_ms: float | None
+    keys: str
+
+
+@dataclass(frozen=True)
+class Deletes:
+    collection: int
+    keys: str
+
+
+@dataclass(frozen=True)
+class Output:
+    stream: StreamId
+    keys: str
+    values: str
+
+
+@dataclass(frozen=True)
+class Effects:
+    """One task's part of a commit. `[start, end)` of `stream` is consumed; without a stream, only inbox entries are."""
+
+    lease: Lease
+    stream: StreamId | None
+    start: Offset
+    end: Offset
+    puts: Sequence[Puts] = ()
+    touches: Sequence[Touches] = ()
+    deletes: Sequence[Deletes] = ()
+    outputs: Sequence[Output] = ()
+    dead_letters: Sequence[DeadLetter] = ()
+    logs: Sequence[LoggedLine] = ()
+    redriven: Sequence[int] = ()
+    inbox: Sequence[int] = ()
+    origin: StreamId | None = None
+    """the input stream that dead letters belong to"""
+    clear_suspects: bool = False
+
+
+@dataclass(frozen=True)
+class Events:
+    """Some events of one task's input as they were read: what the guest gets, and where they came from."""
+
+    stream: StreamId
+    batch: BatchInput
+    inbox: Sequence[int] = ()
+    """ids of the dead letters that these are; empty for events read in order"""
+
+    @property
+    def start(self) -> Offset:
+        return Offset(self.batch.first_offset)
+
+    def offset(self, index: int) -> Offset:
+        return Offset(self.batch.first_offset + index if self.batch.offsets is None else self.batch.offsets[index])
+
+
+@dataclass(frozen=True)
+class Collections:
+    """TTLs of a function's collections, by id, in ms."""
+
+    ttl_ms: Mapping[int, float | None] = field(default_factory=dict)
+
+    def expiry(self, collection: int, now_ms: float, hold_ms: float) -> float | None:
+        """When what is written now expires, as stored: the clock shown by `expires_at + ttl_hold` is the real one."""
+        ttl = self.ttl_ms.get(collection)
+        return None if ttl is None else now_ms + ttl - hold_ms
+
+
+def effects_of(lease: Lease, events: Events, result: BatchResult, ttls: Collections, *, attempts: int) -> Effects:
+    """What is to be written for `result`, the guest's answer to `events` (all of them if they come from the inbox)."""
+    batch = events.batch
+
+    def expiry(collection: int) -> float | None:
+        return ttls.expiry(collection, batch.now_ms, lease.ttl_hold_ms)
+
+    faulty = {fault.index for fault in result.faults}
+    return Effects(
+        lease=lease,
+        stream=None if events.inbox else events.stream,
+        origin=events.stream,
+        start=events.start,
+        end=Offset(batch.first_offset + result.processed),
+        puts=[Puts(w.collection, expiry(w.collection), w.puts, w.put_keys, w.put_values) for w in result.state if w.puts],
+        touches=[Touches(w.collection, expiry(w.collection), w.touched_keys) for w in result.state if w.touched],
+        deletes=[Deletes(w.collection, w.delete_keys) for w in result.state if w.deletes],
+        outputs=[output for group in result.outputs if (output := _output(lease, group))],
+        dead_letters=dead_letters(events, result.faults, attempts),
+        logs=[_line(events, line) for line in result.logs],
+        redriven=[letter for index, letter in enumerate(events.inbox[: result.processed]) if index not in faulty],
+        inbox=events.inbox[: result.processed],
+    )
+
+
+def dead_letters(events: Events, faults: Sequence[Fault], attempts: int) -> list[DeadLetter]:
+    if not faults:
+        return []
+    values = events.batch.values.split(b"\n")
+    keys = events.batch.keys.split(b"\n") if events.batch.keys else None
+    return [
+        DeadLetter(
+            offset=events.offset(fault.index),
+            key=None if keys is None else _key(keys[fault.index]),
+            event=safe_text(values[fault.index].decode(errors="replace"), EVENT_LIMIT),
+            error=safe_text(fault.error),
+            stack=safe_text(fault.stack),
+            state_key=None if fault.state_key is None else safe_text(fault.state_key),
+            attempts=attempts,
+        )
+        for fault in faults
+    ]
+
+
+def _key(text: bytes) -> str | None:
+    key = json.loads(text)
+    return None if key is None else safe_text(str(key))
+
+
+def _line(events: Events, line: LogLine) -> LoggedLine:
+    offset = events.offset(line.index) if line.index >= 0 else None
+    return LoggedLine(offset, safe_text(line.level, 32), safe_text(line.message))
+
+
+def _output(lease: Lease, group: OutputGroup) -> Output | None:
+    stream = lease.outputs[group.stream]
+    return None if stream is None or group.count == 0 else Output(stream, group.keys, group.values)

@@ -1,0 +1,43 @@
+-- Take tasks over for a worker that holds their advisory locks: bump the epoch, which fences off whoever ran them, and
+-- only then read where they stand (each statement of this function sees what was committed before it).
+-- Skips a task that is not (or no longer) this worker's to run. Rows are locked by id, ascending; a caller sets
+-- lock_timeout, as a stalled predecessor may sit on a row in an open transaction.
+create or replace function jeet_internal.acquire_tasks(p_worker int, p_backend_pid int, p_tasks int[], p_hold_ttl boolean)
+returns table (task_id int, function_id int, function_name text, stage int, partition int, epoch bigint, version int,
+               crashes int, ttl_hold_ms float8, on_error jsonb, inputs int[], next_offsets bigint[], outputs int[])
+language plpgsql as $$
+#variable_conflict use_column
+declare
+    v_task int;
+    v_now  timestamptz;
+begin
+    foreach v_task in array (select array_agg(id order by id) from unnest(p_tasks) id) loop
+        -- The row lock first: the reading of the clock and of the owner must come after the wait.
+        perform from jeet_internal.task t where t.id = v_task for update;
+        v_now := clock_timestamp();
+        update jeet_internal.task t
+           set epoch = t.epoch + 1, version = f.version, worker_id = p_worker, backend_pid = p_backend_pid,
+               acquired_at = v_now, unowned_since = null,
+               -- An owner that did not release the task died with it.
+               crashes = t.crashes + case when t.unowned_since is null and t.worker_id <> p_worker then 1 else 0 end,
+               -- State's clock stands still while a task has no owner for more than a minute.
+               ttl_hold = t.ttl_hold + case when p_hold_ttl and t.worker_id is distinct from p_worker then greatest(interval '0',
+                   v_now - coalesce(t.unowned_since, (select w.heartbeat_at from jeet_internal.worker w where w.id = t.worker_id),
+                                    v_now) - interval '1 minute') else interval '0' end
+          from jeet_internal.function f
+         where t.id = v_task and f.id = t.function_id and f.status <> 'paused' and t.status = 'running'
+           and exists (select from jeet_internal.assignment a where a.task_id = t.id and a.worker_id = p_worker);
+        if found then
+            return query
+            select t.id, t.function_id, f.name, t.stage, t.partition, t.epoch, t.version, t.crashes,
+                   (extract(epoch from t.ttl_hold) * 1000)::float8, f.on_error, s.inputs,
+                   (select array_agg(c.next_offset order by c.stream_id) from jeet_internal.checkpoint c
+                     where c.task_id = t.id and c.stream_id = any (s.inputs)),
+                   s.outputs
+              from jeet_internal.task t
+              join jeet_internal.function f on f.id = t.function_id
+              join jeet_internal.stage s on s.function_id = t.function_id and s.version = t.version and s.stage = t.stage
+             where t.id = v_task;
+        end if;
+    end loop;
+end $$;

@@ -1,0 +1,99 @@
+-- Write what the batches of one or several tasks did, all or nothing: the only way in which a task changes anything.
+-- Called by a worker as one autocommitted statement. Lock order: tasks by id, checkpoints by task and stream, then the
+-- heads of the output streams (in append), which others wait for: that is why append comes last.
+-- JT001: an epoch has moved, the lease is lost. JT002: a checkpoint is not where the batch began. DETAIL has the task ids.
+-- Everything that a guest made arrives as a bound value; texts joined by line breaks are taken apart and cast here, so
+-- that a value which is not JSON, a null or an unequal count fails the statement and nothing else.
+create or replace function jeet_internal.commit_tasks(
+    p_tasks int[], p_epochs bigint[],                                -- ascending
+    p_input_tasks int[], p_input_streams int[], p_starts bigint[], p_ends bigint[],  -- ascending
+    p_put_tasks int[], p_put_collections smallint[], p_put_expiries float8[],        -- expiry: ms since the epoch, or null
+    p_put_keys text[], p_put_values text[], p_put_rows int,
+    p_touch_tasks int[], p_touch_collections smallint[], p_touch_expiries float8[], p_touch_keys text[],
+    p_delete_tasks int[], p_delete_collections smallint[], p_delete_keys text[],
+    p_output_streams int[], p_output_keys text[], p_output_values text[],
+    p_dead_letters json, p_logs json,                                -- null: none
+    p_redriven bigint[], p_inbox bigint[],                           -- dead letters that went well now; all taken from the inbox
+    p_clear_suspects boolean
+) returns void language plpgsql as $$
+declare
+    v_now  timestamptz := clock_timestamp();
+    v_lost int[] := '{}';
+    v_rows bigint;
+begin
+    -- The fence: its row locks make a takeover wait for this commit, or this commit for the takeover.
+    for i in 1 .. cardinality(p_tasks) loop
+        update jeet_internal.task set committed_at = v_now, crashes = 0 where id = p_tasks[i] and epoch = p_epochs[i];
+        if not found then
+            v_lost := v_lost || p_tasks[i];
+        end if;
+    end loop;
+    if v_lost <> '{}' then
+        raise exception 'task was taken over or changed' using errcode = 'JT001', detail = array_to_string(v_lost, ',');
+    end if;
+
+    for i in 1 .. cardinality(p_input_tasks) loop
+        update jeet_internal.checkpoint set next_offset = p_ends[i], committed_at = v_now
+         where task_id = p_input_tasks[i] and stream_id = p_input_streams[i] and next_offset = p_starts[i];
+        if not found then
+            v_lost := v_lost || p_input_tasks[i];
+        end if;
+    end loop;
+    if v_lost <> '{}' then
+        raise exception 'checkpoint is not where the batch began' using errcode = 'JT002', detail = array_to_string(v_lost, ',');
+    end if;
+
+    if cardinality(p_put_tasks) > 0 then
+        insert into jeet_internal.state (task_id, collection_id, key, value, expires_at, updated_at)
+        select g.task, g.collection, e.key::json #>> '{}', e.value::json, to_timestamp(g.expiry / 1000), v_now
+          from unnest(p_put_tasks, p_put_collections, p_put_expiries, p_put_keys, p_put_values) g (task, collection, expiry, keys, vals)
+         cross join lateral unnest(string_to_array(g.keys, E'\n'), string_to_array(g.vals, E'\n')) e (key, value)
+            on conflict (task_id, collection_id, key) do update
+           set value = excluded.value, expires_at = excluded.expires_at, updated_at = excluded.updated_at;
+        get diagnostics v_rows = row_count;
+        if v_rows <> p_put_rows then
+            raise exception '% state entries arrived where % were announced', v_rows, p_put_rows using errcode = '22023';
+        end if;
+    end if;
+    if cardinality(p_touch_tasks) > 0 then
+        update jeet_internal.state s set expires_at = to_timestamp(g.expiry / 1000)
+          from unnest(p_touch_tasks, p_touch_collections, p_touch_expiries, p_touch_keys) g (task, collection, expiry, keys)
+         cross join lateral unnest(string_to_array(g.keys, E'\n')) e (key)
+         where s.task_id = g.task and s.collection_id = g.collection and s.key = e.key::json #>> '{}';
+    end if;
+    if cardinality(p_delete_tasks) > 0 then
+        delete from jeet_internal.state s
+         using unnest(p_delete_tasks, p_delete_collections, p_delete_keys) g (task, collection, keys)
+         cross join lateral unnest(string_to_array(g.keys, E'\n')) e (key)
+         where s.task_id = g.task and s.collection_id = g.collection and s.key = e.key::json #>> '{}';
+    end if;
+
+    if p_dead_letters is not null then
+        insert into jeet_internal.dead_letter as d
+               (task_id, stream_id, "offset", key, event, error, stack, state_key, attempts, version, failed_at)
+        select task, stream, "offset", key, event, error, stack, state_key, attempts, version, v_now
+          from json_to_recordset(p_dead_letters) as
+               (task int, stream int, "offset" bigint, key text, event text, error text, stack text, state_key text, attempts int, version int)
+            on conflict (task_id, stream_id, "offset") do update
+           set attempts = d.attempts + excluded.attempts, error = excluded.error, stack = excluded.stack,
+               state_key = excluded.state_key, version = excluded.version, failed_at = excluded.failed_at, status = 'open';
+    end if;
+    if p_logs is not null then
+        insert into jeet_internal.log (function_id, version, partition, "offset", level, message, logged_at)
+        select t.function_id, l.version, t.partition, l."offset", l.level, l.message, v_now
+          from json_to_recordset(p_logs) as l (task int, version int, "offset" bigint, level text, message text)
+          join jeet_internal.task t on t.id = l.task;
+    end if;
+    if cardinality(p_inbox) > 0 then
+        delete from jeet_internal.inbox where task_id = any (p_tasks) and dead_letter_id = any (p_inbox);
+        update jeet_internal.dead_letter set status = 'redriven', attempts = attempts + 1 where id = any (p_redriven);
+    end if;
+    if p_clear_suspects then
+        delete from jeet_internal.suspect s using unnest(p_input_tasks, p_input_streams, p_ends) c (task, stream, next)
+         where s.task_id = c.task and s.stream_id = c.stream and s."offset" < c.next;
+    end if;
+
+    if cardinality(p_output_streams) > 0 then
+        perform jeet_internal.append(p_output_streams, p_output_keys, p_output_values);
+    end if;
+end $$;
