@@ -74,6 +74,16 @@ class Settings:
     """crashes of a worker process after which the event that ran is set aside"""
     log_ttl_h: float = 168.0
     """how long console output of functions is kept"""
+    ttl_sweep_s: int = 5
+    """how often expired state is deleted; it is invisible from the moment it expires, whatever this says"""
+    ttl_grace_s: float = 5.0
+    """how long expired state is left alone, as a batch that read it before may still be under way"""
+    maintenance_s: int = 60
+    """how often the other maintenance jobs run"""
+    checkpoint_history_h: float = 168.0
+    """how long it is known where each task stood"""
+    lost_worker_h: float = 1.0
+    """how long a lost worker is still listed"""
     log_format: LogFormat = "text"
     """form of the processes' own log lines on stderr"""
     log_level: LogLevel = "info"

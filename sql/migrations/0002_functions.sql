@@ -85,6 +85,7 @@ create table jeet_internal.checkpoint_history (
     recorded_at timestamptz not null default now(),
     primary key (task_id, stream_id, recorded_at)
 );
+create index checkpoint_history_age on jeet_internal.checkpoint_history (recorded_at);
 
 -- Events that are about to run alone after a failure: written before the run, so that one which kills the process is known.
 create table jeet_internal.suspect (

@@ -30,9 +30,9 @@ class Processes(Group):
 
         Start as many as you like: one leads, the others stand by.
         """
-        from jeet.control import coordinator
+        from jeet import coordinator
 
-        coordinator.main()
+        coordinator.main(self.settings, self.url)
 
     @command
     def worker(self) -> None:

@@ -13,3 +13,5 @@ CONTROL_CLASS = 0x4A656563
 
 COORDINATOR_LOCK = (CONTROL_CLASS, 1)
 MIGRATION_LOCK = (CONTROL_CLASS, 2)
+CHANGE_LOCK = (CONTROL_CLASS, 4)
+"""one change of functions at a time: deploy, pause, resume, rollback, delete"""

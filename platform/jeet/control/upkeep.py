@@ -1,0 +1,38 @@
+"""What the leader refreshes each second: which streams are over their lag limit, which functions have failed.
+
+It has a session of its own, as it can wait for a lock, and the watch over workers must not.
+"""
+
+from __future__ import annotations
+
+import asyncio
+
+import asyncpg
+
+from jeet.control.leadership import ANSWER_S, wait_for
+from jeet.db.sql import query
+from jeet.telemetry import logger
+
+log = logger(__name__)
+
+EVERY_S = 1.0
+
+
+async def refresh(db: asyncpg.Connection) -> None:
+    """Bring both kinds of flags up to date; what somebody else holds locked is left for the next time."""
+    try:
+        for row in await db.fetch(query("coordinator_over_lag")):
+            state = "stream is over its lag limit" if row["over_lag"] else "stream is within its lag limit again"
+            log.info(state, stream=row["name"], lag=row["lag"], max_lag=row["max_lag"])
+        for row in await db.fetch(query("coordinator_roll_up")):
+            write = log.warning if row["status"] == "failed" else log.info
+            write("function status changed", function=row["name"], status=row["status"])
+    except (asyncpg.LockNotAvailableError, asyncpg.DeadlockDetectedError, asyncpg.QueryCanceledError) as error:
+        log.debug("flags are refreshed next time", error=str(error))
+
+
+async def keep_up(db: asyncpg.Connection, stop: asyncio.Event) -> None:
+    """Refresh each second until `stop`."""
+    while not await wait_for(stop, EVERY_S):
+        async with asyncio.timeout(ANSWER_S):
+            await refresh(db)

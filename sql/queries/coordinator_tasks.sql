@@ -1,0 +1,8 @@
+-- Every task that is to be run, who should run it now, and how far it has come.
+select t.id, t.function_id, a.worker_id as assigned,
+       (select coalesce(sum(c.next_offset), 0)::bigint from jeet_internal.checkpoint c where c.task_id = t.id) as position
+  from jeet_internal.task t
+  join jeet_internal.function f on f.id = t.function_id
+  left join jeet_internal.assignment a on a.task_id = t.id
+ where t.status = 'running' and f.status = 'running'
+ order by t.id
