@@ -40,7 +40,8 @@ def asyncpg_address(database_url: str) -> str:
     parts = {name: str(value) for name, value in conninfo_to_dict(database_url).items() if name not in _LIBPQ_ONLY}
     if "dbname" in parts:
         parts["database"] = parts.pop("dbname")
-    return f"postgresql:///?{urlencode(parts)}"
+    # No slash: an empty path would be taken for the name of the database.
+    return f"postgresql://?{urlencode(parts)}"
 
 
 async def connect(
