@@ -127,7 +127,7 @@ def start(home: Path, *, output: int | IO[Any] | None = None, wait_s: float = 60
 
     `output` is where its log lines go: by default the file postgres.log. Raises UsageError if it runs already.
     """
-    where = _prepare(home)
+    where = prepare(home)
     with _lock(where.folder / "postgres.lock"):
         if _answers(where.url("postgres")):
             raise UsageError(f"the embedded Postgres of {home} is running already; stop the `jeet up` that started it")
@@ -143,7 +143,8 @@ def start(home: Path, *, output: int | IO[Any] | None = None, wait_s: float = 60
     return Server(where, process)
 
 
-def _prepare(home: Path) -> Place:
+def prepare(home: Path) -> Place:
+    """Where the server of this home keeps its things, with the folders made."""
     if os.geteuid() == 0:
         _ensure_system_user()
     where = place(home)

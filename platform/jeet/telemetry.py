@@ -17,7 +17,7 @@ import re
 import sys
 import traceback
 from datetime import UTC, datetime, timedelta
-from typing import Any, Literal, TextIO
+from typing import Any, Literal, Protocol
 
 # What operators look for, spelled once.
 WORKER_DISCONNECTED = "worker disconnected"
@@ -25,6 +25,14 @@ REDISTRIBUTED = "Partition Redistribution Successful"
 WAITING_FOR_WORKERS = "waiting for workers"
 
 LogFormat = Literal["text", "json"]
+
+
+class Writer(Protocol):
+    """What log lines are written to."""
+
+    def write(self, text: str, /) -> int: ...
+    def flush(self) -> None: ...
+
 
 # postgres://user:password@host, password=word and password='two words'
 _SECRETS = re.compile(
@@ -75,7 +83,7 @@ def logger(name: str) -> Log:
     return Log(logging.getLogger(name))
 
 
-def configure(*, log_format: LogFormat = "text", level: str = "info", stream: TextIO | None = None) -> None:
+def configure(*, log_format: LogFormat = "text", level: str = "info", stream: Writer | None = None) -> None:
     """Send the logs of this process to `stream` (stderr); libraries are heard from `warning` up. For entry points."""
     logging.raiseExceptions = False
     handler = logging.StreamHandler(sys.stderr if stream is None else stream)

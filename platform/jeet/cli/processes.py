@@ -40,6 +40,10 @@ class Processes(Group):
 
         Start more to scale out. SIGTERM finishes the batches at hand, commits them, hands the tasks over and exits 0.
         """
+        from setproctitle import setproctitle
+
+        # First of all, so that the documented drill finds the process: kill -9 $(pgrep jeet-worker)
+        setproctitle("jeet-worker")
         from jeet import worker
 
-        worker.main()
+        worker.main(self.settings, self.url)

@@ -1,9 +1,33 @@
-"""Start here: commands."""
+"""From nothing to something that runs."""
 
 from __future__ import annotations
 
+import dataclasses
+from pathlib import Path
+from typing import Annotated
+
+from jeet.cli.command import command
 from jeet.cli.group import Group
 
 
 class Start(Group):
     """Start here"""
+
+    @command
+    def up(
+        self,
+        *,
+        workers: Annotated[int, "how many worker processes"] = 2,
+        home: Annotated[Path | None, "folder of the embedded Postgres and of caches (default: JEET_HOME)"] = None,
+    ) -> None:
+        """Run everything here: an embedded Postgres, a coordinator and workers.
+
+        With JEET_DATABASE_URL set, that database is used instead of the embedded one. Processes that end are started
+        again at once. Ctrl-C (or SIGTERM) stops them in order; the data stays in the home folder for the next time.
+
+        The drill: `kill -9 $(pgrep jeet-worker)`, and watch them come back.
+        """
+        from jeet import up
+
+        settings = self.settings if home is None else dataclasses.replace(self.settings, home=home.absolute())
+        up.run(settings, workers, as_json=self.out.json)
