@@ -1,0 +1,54 @@
+"""What a module says of itself: its config, its graph, the streams and collections it names."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+
+@dataclass(frozen=True)
+class Emit:
+    """An output stream that a module names. `declared`: in config.emits or .to(), not only in a call of context.emit."""
+
+    name: str
+    declared: bool
+
+
+@dataclass(frozen=True)
+class Description:
+    """A module as the host reads it at deploy time."""
+
+    config: Mapping[str, Any] | None
+    """as written in `export const config`; None without one"""
+    graph: Sequence[Mapping[str, Any]]
+    """nodes {id, op, inputs, line, …}; node 0 is the source; a node that no other reads ends in the sink"""
+    emits: Sequence[Emit]
+    collections: Sequence[str]
+    lints: Sequence[str]
+    """`file:line: …`"""
+    stateless_source: bool = False
+    """made from a .wasm: nothing is known but what it declares"""
+
+
+def emits_of(
+    config: Mapping[str, Any] | None, graph: Sequence[Mapping[str, Any]], literal: Sequence[str]
+) -> list[Emit]:
+    """All streams named, declared ones first, in order of appearance."""
+    declared: dict[str, None] = {}
+    listed = config.get("emits") if config is not None else None
+    if isinstance(listed, Mapping):
+        declared.update(dict.fromkeys(str(name) for name in listed))
+    elif isinstance(listed, Sequence) and not isinstance(listed, str):
+        for item in listed:
+            name = item.get("stream") if isinstance(item, Mapping) else item
+            if isinstance(name, str):
+                declared.setdefault(name)
+    elif isinstance(listed, str):
+        declared.setdefault(listed)
+    for node in graph:
+        if node.get("op") == "to" and isinstance(node.get("stream"), str):
+            declared.setdefault(node["stream"])
+    found = [Emit(name, declared=True) for name in declared]
+    found.extend(Emit(name, declared=False) for name in dict.fromkeys(literal) if name not in declared)
+    return found

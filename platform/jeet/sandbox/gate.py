@@ -1,0 +1,209 @@
+"""One gate for JSON text, one verdict at every door: publish, outputs, state.
+
+Refused by name: NUL and lone surrogates (in strings and names), integers past 2^53-1, numbers of more digits or a larger
+exponent than the limits, nesting deeper than the limit, texts longer than the limit, and what is not JSON (NaN,
+Infinity, control characters, trailing text).
+A column of the guest's own making is scanned as bytes for the rare marks, and only the hits are looked at closely.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from dataclasses import dataclass
+from typing import Any, NoReturn
+
+from jeet.sandbox.limits import Limits
+
+MAX_INTEGER = 2**53 - 1
+_DEFAULT = Limits()
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """Why a text was refused: `code` names the limit or rule, `message` says what and where."""
+
+    code: str
+    message: str
+
+    def __str__(self) -> str:
+        return f"{self.message} ({self.code})"
+
+
+# Marks that honest JSON rarely has. Digits: 16 or more in a row that neither follow nor precede a fraction or exponent.
+_ESCAPES = re.compile(rb"\\u(?:0000|[dD][89a-fA-F])")
+_LONG_INTEGER = re.compile(rb"(?<![\d.eE+])\d{16,}(?![\d.eE])")
+_LONG_NUMBER = re.compile(rb"\d{41,}|[eE][+-]?\d{3,}")
+_NOT_DEPTH = bytes(set(range(256)) - set(b"[]{}\n"))
+_DEPTH_STEPS = bytes.maketrans(b"{}", b"[]")
+
+
+def check_json(text: str | bytes, limits: Limits = _DEFAULT, *, size_limit: int | None = None) -> Verdict | None:
+    """Judge one JSON text from outside, completely; None if it is good."""
+    try:
+        data = text.encode() if isinstance(text, str) else text
+        if isinstance(text, bytes):
+            text = text.decode()
+    except UnicodeEncodeError:
+        return Verdict("lone_surrogate", "holds a lone surrogate (half of a character)")
+    except UnicodeDecodeError as error:
+        return Verdict("not_utf8", f"is not UTF-8 at byte {error.start}")
+    most = limits.event_bytes if size_limit is None else size_limit
+    if len(data) > most:
+        return Verdict("event_bytes", f"has {len(data)} bytes, more than {most}")
+    if _deepest(data) > limits.depth and (verdict := _examine_depth(data, limits.depth)) is not None:
+        return verdict
+    if _ESCAPES.search(data) and (verdict := _examine_escapes(data)) is not None:
+        return verdict
+    numbers = _Numbers(limits)
+    try:
+        json.loads(text, parse_int=numbers.integer, parse_float=numbers.real, parse_constant=numbers.constant)
+    except _NumberRefused as refused:
+        return refused.verdict
+    except RecursionError:
+        return Verdict("depth", f"is nested deeper than {limits.depth} levels")
+    except ValueError as error:
+        message = error.msg if isinstance(error, json.JSONDecodeError) else str(error)
+        at = f" at character {error.pos + 1}" if isinstance(error, json.JSONDecodeError) else ""
+        return Verdict("not_json", f"is not JSON: {message[:1].lower()}{message[1:]}{at}")
+    return None
+
+
+def check_column(column: bytes, size_limit: int, limits: Limits = _DEFAULT) -> Verdict | None:
+    """Judge newline-joined JSON texts that the guest's engine wrote; None if all are good.
+
+    Whether each line is JSON at all is left to the database's cast; here it is about what the cast would let through.
+    """
+    if b"\0" in column:
+        return Verdict("nul", "holds a NUL byte")
+    suspicious = (
+        (b"\\u" in column and _ESCAPES.search(column) is not None)
+        or _LONG_INTEGER.search(column) is not None
+        or _LONG_NUMBER.search(column) is not None
+        or _deepest(column) > limits.depth
+    )
+    if len(column) > size_limit:
+        for line in column.split(b"\n"):
+            if len(line) > size_limit:
+                return Verdict("too_long", f"has {len(line)} bytes, more than {size_limit}")
+    if suspicious:
+        for line in column.split(b"\n"):
+            if line and (verdict := check_json(line, limits, size_limit=size_limit)) is not None:
+                return verdict
+    return None
+
+
+def _deepest(column: bytes) -> int:
+    """An upper bound of the nesting of any line: brackets inside strings count too."""
+    brackets = column.translate(_DEPTH_STEPS, _NOT_DEPTH)
+    if len(brackets) == 0:
+        return 0
+    return max(line.count(b"[") for line in brackets.split(b"\n"))
+
+
+def _examine_depth(data: bytes, most: int) -> Verdict | None:
+    depth = 0
+    for match in re.finditer(rb'"(?:[^"\\]|\\.)*"?|[\[{]|[\]}]', data, re.DOTALL):
+        mark = match.group()[:1]
+        if mark in b"[{":
+            depth += 1
+            if depth > most:
+                return Verdict("depth", f"is nested deeper than {most} levels")
+        elif mark in b"]}":
+            depth -= 1
+    return None
+
+
+_ONE_ESCAPE = re.compile(rb"\\(?:u([0-9a-fA-F]{4})|.)", re.DOTALL)
+
+
+def _examine_escapes(data: bytes) -> Verdict | None:
+    waiting = -1  # where a low surrogate must follow
+    for match in _ONE_ESCAPE.finditer(data):
+        code = match.group(1)
+        value = int(code, 16) if code is not None else -1
+        low = 0xDC00 <= value <= 0xDFFF
+        if waiting >= 0:
+            if not low or match.start() != waiting:
+                return Verdict("lone_surrogate", "holds a lone surrogate (half of a character)")
+            waiting = -1
+            continue
+        if value == 0:
+            return Verdict("nul", "holds a NUL character (\\u0000)")
+        if low:
+            return Verdict("lone_surrogate", "holds a lone surrogate (half of a character)")
+        if 0xD800 <= value <= 0xDBFF:
+            waiting = match.end()
+    if waiting >= 0:
+        return Verdict("lone_surrogate", "holds a lone surrogate (half of a character)")
+    return None
+
+
+class _NumberRefused(Exception):  # noqa: N818  internal: carries a verdict out of the JSON parser
+    def __init__(self, verdict: Verdict) -> None:
+        self.verdict = verdict
+        super().__init__(str(verdict))
+
+
+class _Numbers:
+    def __init__(self, limits: Limits) -> None:
+        self._limits = limits
+
+    def integer(self, text: str) -> int:
+        self._digits(text)
+        value = int(text)
+        if abs(value) > MAX_INTEGER:
+            raise _NumberRefused(
+                Verdict(
+                    "integer_range",
+                    f"holds the integer {_short(text)}, past 2^53-1, where digits are lost: send it as a string",
+                )
+            )
+        return value
+
+    def real(self, text: str) -> float:
+        self._digits(text)
+        exponent = re.search(r"[eE]([+-]?\d+)", text)
+        if exponent is not None and (
+            len(exponent.group(1)) > 5 or abs(int(exponent.group(1))) > self._limits.number_exponent
+        ):
+            raise _NumberRefused(
+                Verdict(
+                    "number_exponent",
+                    f"holds the number {_short(text)}, whose exponent is beyond {self._limits.number_exponent}",
+                )
+            )
+        value = float(text)
+        if value in (float("inf"), float("-inf")):
+            raise _NumberRefused(Verdict("number_range", f"holds the number {_short(text)}, which is too large"))
+        return value
+
+    def constant(self, text: str) -> NoReturn:
+        raise _NumberRefused(Verdict("not_json", f"holds {text}, which JSON does not have"))
+
+    def _digits(self, text: str) -> None:
+        if sum(character.isdigit() for character in text) > self._limits.number_digits:
+            raise _NumberRefused(
+                Verdict(
+                    "number_digits",
+                    f"holds the number {_short(text)}, of more than {self._limits.number_digits} digits",
+                )
+            )
+
+
+def _short(text: str) -> str:
+    return text if len(text) <= 24 else f"{text[:20]}…"
+
+
+def cut_text(text: str, limit: int) -> str:
+    """Text that any database column takes: no NUL, no lone surrogates, at most `limit` bytes of UTF-8, cut with a mark."""
+    data = text.replace("\0", "\\u0000").encode("utf-8", "backslashreplace")
+    if len(data) <= limit:
+        return data.decode()
+    mark = "… [cut]"
+    return data[: limit - len(mark.encode())].decode("utf-8", "ignore") + mark
+
+
+def canonical(value: Any) -> str:
+    """A Python value as JSON text of the same rules; ValueError for what JSON cannot hold."""
+    return json.dumps(value, ensure_ascii=False, allow_nan=False, separators=(",", ":"))

@@ -1,0 +1,147 @@
+// Sets the stage for user code, and the one entry through which the host drives this instance.
+//
+// `__jeet()` takes a message from the host and acts on it; `__jeet(exports)` is what a rewritten module calls at its
+// end. User code may call it too and harms nobody but itself: the host only listens when it has asked.
+
+let spec = { function: '', version: 0, partition: 0, sink: false };
+let moduleExports = null;
+let busy = false;
+
+function open(sections) {
+  spec = parse(decoder.decode(sections[0]));
+  depthLimit = spec.limits.depth;
+  keyLimit = spec.limits.key_bytes;
+  valueLimit = spec.limits.state_value_bytes;
+  outputLimit = spec.limits.output_bytes;
+  outputsPerEvent = spec.limits.outputs_per_event;
+  logLimit = spec.limits.log_bytes;
+  usage.maxEntries = spec.cache_entries;
+  usage.maxBytes = spec.cache_bytes;
+  declareOutputs(spec.outputs);
+}
+
+function takeExports(exports) {
+  if (moduleExports !== null) throw new Error('the exports of this module were already handed over');
+  moduleExports = exports;
+}
+
+function useExports() {
+  const handler = moduleExports === null ? undefined : moduleExports.default;
+  if (handler !== undefined) {
+    if (typeof handler !== 'function') {
+      throw new TypeError(`export default must be a function (event, context) => …, not ${describeType(handler)}`);
+    }
+    if (nodes.length > 1) throw new TypeError('use either export default or stream.…, not both');
+    useDefault(handler);
+  }
+  if (nodes.length === 1) {
+    throw new TypeError('nothing to run: call stream.map(…) or another stream operator, or export default a function');
+  }
+}
+
+function describeModule() {
+  useExports();
+  const config = moduleExports === null || moduleExports.config === undefined ? null : moduleExports.config;
+  if (config !== null && (typeof config !== 'object' || isArray(config))) {
+    throw new TypeError(`config must be an object, not ${describeType(config)}`);
+  }
+  const text = config === null ? 'null' : jsonText(config, 'config', 1048576, 'config_bytes');
+  return [stringify({ graph: nodes }), text];
+}
+
+function prepare() {
+  useExports();
+  entrySteps = buildSteps();
+}
+
+function answer(act) {
+  let sections;
+  try {
+    sections = ['true'].concat(act());
+  } catch (error) {
+    sections = ['false'].concat(describeError(error));
+  }
+  sendSections(OP_ANSWER, sections);
+}
+
+function serve() {
+  const sections = receive();
+  if (sections === null) return;
+  const command = decoder.decode(sections[0]);
+  const rest = sections.slice(1);
+  switch (command) {
+    case 'batch':
+      runBatch(rest);
+      break;
+    case 'wait':
+      giveUpWaiting();
+      break;
+    case 'open':
+      answer(() => { open(rest); return []; });
+      break;
+    case 'prepare':
+      answer(() => { prepare(); return []; });
+      break;
+    case 'describe':
+      answer(describeModule);
+      break;
+    default:
+      answer(() => { throw new InternalFault(`no such command: ${command}`); });
+  }
+}
+
+function entry(exports) {
+  if (exports !== undefined) {
+    takeExports(exports);
+    return;
+  }
+  if (busy) return;
+  busy = true;
+  try {
+    serve();
+  } finally {
+    busy = false;
+  }
+}
+
+function removeBackDoors() {
+  const keep = [
+    'Object', 'Function', 'Error', 'EvalError', 'RangeError', 'ReferenceError', 'SyntaxError', 'TypeError', 'URIError',
+    'InternalError', 'AggregateError', 'SuppressedError', 'Iterator', 'Array', 'parseInt', 'parseFloat', 'isNaN', 'isFinite',
+    'queueMicrotask', 'decodeURI', 'decodeURIComponent', 'encodeURI', 'encodeURIComponent', 'escape', 'unescape', 'Infinity',
+    'NaN', 'undefined', 'Number', 'Boolean', 'String', 'Math', 'Reflect', 'Symbol', 'eval', 'globalThis', 'Date', 'RegExp',
+    'JSON', 'Proxy', 'Map', 'Set', 'WeakMap', 'WeakSet', 'ArrayBuffer', 'SharedArrayBuffer', 'Uint8ClampedArray', 'Int8Array',
+    'Uint8Array', 'Int16Array', 'Uint16Array', 'Int32Array', 'Uint32Array', 'BigInt64Array', 'BigUint64Array', 'Float16Array',
+    'Float32Array', 'Float64Array', 'DataView', 'Promise', 'BigInt', 'TextDecoder', 'TextEncoder', 'DisposableStack',
+    'AsyncDisposableStack', 'Atomics', 'btoa', 'atob',
+  ];
+  const names = ownKeys(globalThis);
+  for (let i = 0; i < names.length; i++) {
+    if (typeof names[i] === 'string' && keep.includes(names[i])) continue;
+    if (!Reflect.deleteProperty(globalThis, names[i])) {
+      const own = getOwnPropertyDescriptor(globalThis, names[i]);
+      if ('value' in own && own.writable) globalThis[names[i]] = undefined;
+    }
+  }
+}
+
+function boot() {
+  removeBackDoors();
+  Math.random = random;
+  freezeIntrinsics();
+  // What user code sees beside the language.
+  const crypto = { randomUUID, getRandomValues };
+  hidden(globalThis, 'crypto', crypto);
+  hidden(globalThis, 'console', userConsole);
+  hidden(globalThis, 'stream', stream);
+  hidden(globalThis, 'state', state);
+  hidden(globalThis, '__jeet', entry);
+  freeze(contextPrototype);
+  freeze(crypto);
+  freeze(userConsole);
+  freeze(entry);
+  freeze(Stream.prototype);
+  shareWords();
+}
+
+boot();

@@ -1,0 +1,39 @@
+// What a handler gets beside its event. Each event has a context of its own; its parts are read from the batch's
+// columns only when asked for. After the event has ended it can still be read but emits nothing.
+
+const AT = Symbol('index');
+const SERIAL = Symbol('event');
+
+const contextPrototype = {
+  get key() { return batch.keyAt(this[AT]); },
+  get partition() { return spec.partition; },
+  get offset() { return batch.offsetAt(this[AT]); },
+  get timestamp() { return batch.timestampAt(this[AT]); },
+  get headers() { return batch.headersAt(this[AT]); },
+  get function() { return spec.function; },
+  get version() { return spec.version; },
+  get attempt() { return batch.attempt; },
+
+  // Writes a value to a declared stream. Options: key, a string or a whole number.
+  emit(stream, value, options) {
+    if (this[SERIAL] !== running.serial) throw new Error('context.emit was called after its event had ended');
+    const column = columnsByName.get(stream);
+    if (column === undefined) {
+      throw new TypeError(
+        `context.emit: this function declares no output stream ${typeof stream === 'string' ? stringify(stream) : String(stream)};` +
+        ` add it to config.emits (declared: ${Array.from(columnsByName.keys()).join(', ') || 'none'})`,
+      );
+    }
+    const key = options === undefined || options === null ? undefined : options.key;
+    column.add(value, key === undefined ? undefined : outputKey(key, `the key of emit(${stringify(stream)})`), `emit(${stringify(stream)})`);
+  },
+
+  toJSON() {
+    const { key, partition, offset, timestamp, headers, version, attempt } = this;
+    return { key, partition, offset, timestamp, headers, function: spec.function, version, attempt };
+  },
+};
+
+function newContext(index) {
+  return { __proto__: contextPrototype, [AT]: index, [SERIAL]: running.serial };
+}

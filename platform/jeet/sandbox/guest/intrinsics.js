@@ -1,0 +1,92 @@
+// What the driver uses of the language, taken before any user code runs, and the freezing of it all.
+//
+// Promise: user code cannot change what the driver or another event sees of the built-ins. Every object that can be
+// reached from the globals is frozen, so the driver may call methods such as push and get plainly.
+// The "override mistake" (a frozen prototype makes `obj.toString = f` throw) is undone for the properties that
+// ordinary code assigns: they become accessors whose setter defines an own property on the receiver.
+
+const { stringify, parse } = JSON;
+const { freeze, defineProperty, getOwnPropertyDescriptor, getPrototypeOf, setPrototypeOf, create, keys: keysOf } = Object;
+const { isArray } = Array;
+const { ownKeys, apply } = Reflect;
+const { floor } = Math;
+const NativePromise = Promise;
+const NativeDate = Date;
+const ObjectPrototype = Object.prototype;
+const classOf = ObjectPrototype.toString;
+const MAX_INTEGER = 9007199254740991;
+
+function hidden(target, name, value) {
+  defineProperty(target, name, { value, writable: false, enumerable: false, configurable: false });
+}
+
+const ASSIGNED_BY_ORDINARY_CODE = [
+  'constructor', 'toString', 'toLocaleString', 'valueOf', 'hasOwnProperty', 'isPrototypeOf', 'propertyIsEnumerable',
+  'name', 'message', 'toJSON', 'then', 'catch', 'finally', 'length',
+];
+
+function forgiveAssignment(prototype) {
+  for (const name of ASSIGNED_BY_ORDINARY_CODE) {
+    const own = getOwnPropertyDescriptor(prototype, name);
+    if (own === undefined || !('value' in own) || !own.configurable) continue;
+    const { value } = own;
+    defineProperty(prototype, name, {
+      get() { return value; },
+      set(next) {
+        if (this === prototype) throw new TypeError(`${name} of a built-in prototype cannot be changed`);
+        defineProperty(this, name, { value: next, writable: true, enumerable: true, configurable: true });
+      },
+      enumerable: own.enumerable,
+      configurable: false,
+    });
+  }
+}
+
+// Freezes all that can be reached from the roots: values, accessors and prototypes.
+function freezeAll(roots) {
+  const seen = new Set();
+  const waiting = roots;
+  while (waiting.length > 0) {
+    const object = waiting.pop();
+    if (object === null || (typeof object !== 'object' && typeof object !== 'function') || seen.has(object)) continue;
+    seen.add(object);
+    if (typeof object === 'object' || object === Function.prototype) forgiveAssignment(object);
+    freeze(object);
+    waiting.push(getPrototypeOf(object));
+    const names = ownKeys(object);
+    for (let i = 0; i < names.length; i++) {
+      const own = getOwnPropertyDescriptor(object, names[i]);
+      if ('value' in own) {
+        waiting.push(own.value);
+      } else {
+        waiting.push(own.get, own.set);
+      }
+    }
+  }
+}
+
+// Prototypes that no global names.
+function hiddenIntrinsics() {
+  const found = [
+    getPrototypeOf([][Symbol.iterator]()),
+    getPrototypeOf(new Map()[Symbol.iterator]()),
+    getPrototypeOf(new Set()[Symbol.iterator]()),
+    getPrototypeOf(''[Symbol.iterator]()),
+    getPrototypeOf(function* () {}),
+    getPrototypeOf(async function () {}),
+    getPrototypeOf(async function* () {}),
+    getPrototypeOf(Int8Array),
+  ];
+  if (typeof ''.matchAll === 'function') found.push(getPrototypeOf(''.matchAll(/./g)));
+  return found;
+}
+
+function freezeIntrinsics() {
+  const roots = hiddenIntrinsics();
+  const names = ownKeys(globalThis);
+  for (let i = 0; i < names.length; i++) {
+    const own = getOwnPropertyDescriptor(globalThis, names[i]);
+    if ('value' in own && own.value !== globalThis) roots.push(own.value);
+  }
+  freezeAll(roots);
+}

@@ -1,0 +1,140 @@
+// The outputs of a batch, a column for each declared stream. Values become JSON text at once, so a later mutation does
+// not reach them. A failed event's outputs are taken out again.
+//
+// A column says nothing of sources while event i made exactly value i, and nothing of keys while each is its event's key.
+
+const columns = [];
+const columnsByName = new Map();
+const added = []; // the column of each output of the running event
+
+let outputLimit = 1048576;
+let outputsPerEvent = 1000;
+
+const keyTexts = new Map(); // short-lived cache: key → its JSON text
+
+function outputKey(key, where) {
+  if (typeof key === 'number') {
+    if (key > MAX_INTEGER || key < -MAX_INTEGER || floor(key) !== key) {
+      throw new TypeError(`${where} is ${key}: a key is a string or a whole number up to 2^53-1`);
+    }
+    return `"${key + 0}"`;
+  }
+  if (typeof key !== 'string') {
+    throw new TypeError(`${where} is ${describeType(key)}: a key is a string or a whole number`);
+  }
+  const known = keyTexts.get(key);
+  if (known !== undefined) return known;
+  const text = checkKey(key, where);
+  if (keyTexts.size >= 10000) keyTexts.clear();
+  keyTexts.set(key, text);
+  return text;
+}
+
+function describeType(value) {
+  if (value === null) return 'null';
+  if (value === undefined) return 'missing';
+  return isArray(value) ? 'an array' : `${typeof value === 'object' ? 'an' : 'a'} ${typeof value}`;
+}
+
+class Column {
+  constructor(index, declared) {
+    this.index = index;
+    this.name = declared.name;
+    this.path = declared.key === null || declared.key === undefined ? null : declared.key.split('.');
+    this.field = this.path !== null && this.path.length === 1 ? this.path[0] : null;
+    this.clear();
+  }
+
+  clear() {
+    this.values = [];
+    this.keys = null; // null: each has its event's key
+    this.sources = null; // null: value i was made by event i
+  }
+
+  add(value, keyText, where) {
+    if (added.length >= outputsPerEvent) {
+      throw new RangeError(`an event may make at most ${outputsPerEvent} outputs (outputs_per_event)`);
+    }
+    const text = jsonText(value, where, outputLimit, 'output_bytes');
+    const { values } = this;
+    const at = values.length;
+    if (keyText === undefined && this.path !== null) keyText = this.keyOf(value, where);
+    if (this.sources !== null) {
+      this.sources.push(running.index);
+    } else if (at !== running.index) {
+      this.explainSources();
+      this.sources.push(running.index);
+    }
+    if (this.keys !== null) {
+      this.keys.push(keyText === undefined ? batch.keyTextAt(running.index) : keyText);
+    } else if (keyText !== undefined) {
+      this.explainKeys();
+      this.keys.push(keyText);
+    }
+    values.push(text);
+    added.push(this);
+  }
+
+  keyOf(value, where) {
+    let found = value;
+    if (this.field !== null) {
+      found = found === null || typeof found !== 'object' ? undefined : found[this.field];
+    } else {
+      for (let i = 0; i < this.path.length; i++) {
+        found = found === null || typeof found !== 'object' ? undefined : found[this.path[i]];
+      }
+    }
+    if (typeof found === 'string') {
+      const known = keyTexts.get(found);
+      if (known !== undefined) return known;
+    }
+    return outputKey(found, `${where}.${this.path.join('.')}, the key of stream ${stringify(this.name)},`);
+  }
+
+  explainSources() {
+    const sources = [];
+    for (let i = 0; i < this.values.length; i++) sources.push(i);
+    this.sources = sources;
+  }
+
+  explainKeys() {
+    const keys = [];
+    for (let i = 0; i < this.values.length; i++) {
+      keys.push(batch.keyTextAt(this.sources === null ? i : this.sources[i]));
+    }
+    this.keys = keys;
+  }
+
+  takeBack() {
+    this.values.pop();
+    if (this.sources !== null) this.sources.pop();
+    if (this.keys !== null) this.keys.pop();
+  }
+}
+
+function takeBackOutputs() {
+  for (let i = added.length - 1; i >= 0; i--) added[i].takeBack();
+  added.length = 0;
+}
+
+function declareOutputs(declared) {
+  for (let i = 0; i < declared.length; i++) {
+    const column = new Column(i, declared[i]);
+    columns.push(column);
+    columnsByName.set(column.name, column);
+  }
+}
+
+function collectOutputs(processed, header, sections) {
+  for (let c = 0; c < columns.length; c++) {
+    const column = columns[c];
+    const count = column.values.length;
+    if (count === 0) continue;
+    if (column.sources === null && count !== processed) column.explainSources();
+    header.push([c, count, column.keys === null ? 0 : 1, column.sources === null ? 0 : 1]);
+    sections.push(column.values.join('\n'));
+    if (column.keys !== null) sections.push(column.keys.join('\n'));
+    if (column.sources !== null) sections.push(new Uint8Array(new Uint32Array(column.sources).buffer));
+    column.clear();
+  }
+}

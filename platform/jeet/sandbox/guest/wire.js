@@ -1,0 +1,124 @@
+// The channel to the host: framed messages over Javy.IO, which carries them through WASI fd_read(0) and fd_write(2).
+//
+// To the host:   0x00 'J' op 0, length (u32 little-endian), payload.
+// From the host: total (u32), sections (u32), the length of each section (u32), the sections.
+// A plugin's own stderr text never starts with 0x00 0x4A, so the host tells the two apart.
+
+const { readSync, writeSync } = Javy.IO;
+
+const OP_SHARED = 1;
+const OP_READ = 2;
+const OP_SCAN = 3;
+const OP_COLLECTION = 4;
+const OP_RESULT = 5;
+const OP_ANSWER = 6;
+const OP_PROGRESS = 7;
+const OP_TIME = 8;
+
+const encoder = new TextEncoder();
+const decoder = new TextDecoder();
+const FIRST_BUFFER = 65536; // at least 8192, so that a plugin's own buffering is passed by
+const KEPT_BUFFER = 4194304;
+let inbox = new Uint8Array(FIRST_BUFFER);
+const frame = new Uint8Array(8);
+frame[1] = 0x4a;
+
+function writeAll(bytes) {
+  let done = writeSync(2, bytes);
+  while (done < bytes.length) {
+    const rest = bytes.subarray(done);
+    const n = writeSync(2, rest);
+    if (n <= 0) throw new InternalFault('the host took no bytes');
+    done += n;
+  }
+}
+
+function beginFrame(op, length) {
+  frame[2] = op;
+  frame[4] = length & 255;
+  frame[5] = (length >>> 8) & 255;
+  frame[6] = (length >>> 16) & 255;
+  frame[7] = (length >>> 24) & 255;
+  writeAll(frame);
+}
+
+function send(op, bytes) {
+  beginFrame(op, bytes.length);
+  if (bytes.length > 0) writeAll(bytes);
+}
+
+function sendSections(op, sections) {
+  const encoded = [];
+  let length = 4 + 4 * sections.length;
+  for (let i = 0; i < sections.length; i++) {
+    const part = sections[i];
+    const bytes = typeof part === 'string' ? encoder.encode(part) : part;
+    encoded.push(bytes);
+    length += bytes.length;
+  }
+  const lengths = new Uint32Array(1 + sections.length);
+  lengths[0] = sections.length;
+  for (let i = 0; i < encoded.length; i++) lengths[i + 1] = encoded[i].length;
+  beginFrame(op, length);
+  writeAll(new Uint8Array(lengths.buffer));
+  for (let i = 0; i < encoded.length; i++) if (encoded[i].length > 0) writeAll(encoded[i]);
+}
+
+function u32(bytes, at) {
+  return (bytes[at] | (bytes[at + 1] << 8) | (bytes[at + 2] << 16) | (bytes[at + 3] << 24)) >>> 0;
+}
+
+// One message of the host as byte sections, or null if it has none. The sections live until the next receive.
+function receive() {
+  let have = readSync(0, inbox);
+  if (have <= 0) return null;
+  while (have < 4) {
+    const n = readSync(0, inbox.subarray(have));
+    if (n <= 0) throw new InternalFault('a message of the host was cut off');
+    have += n;
+  }
+  const total = u32(inbox, 0) + 4;
+  let bytes = inbox;
+  if (total > inbox.length) {
+    bytes = new Uint8Array(total);
+    bytes.set(inbox);
+    if (total <= KEPT_BUFFER) inbox = bytes;
+  }
+  while (have < total) {
+    const n = readSync(0, bytes.subarray(have, total));
+    if (n <= 0) throw new InternalFault('a message of the host was cut off');
+    have += n;
+  }
+  const count = u32(bytes, 4);
+  const sections = [];
+  let at = 8 + 4 * count;
+  for (let i = 0; i < count; i++) {
+    const length = u32(bytes, 8 + 4 * i);
+    sections.push(bytes.subarray(at, at + length));
+    at += length;
+  }
+  return sections;
+}
+
+function ask(op, request) {
+  send(op, encoder.encode(stringify(request)));
+  const sections = receive();
+  if (sections === null) throw new InternalFault('the host gave no answer');
+  return sections;
+}
+
+// Words shared with the host: it reads PROGRESS when it must know which event runs, and writes the others.
+const shared = new Float64Array(8);
+const PROGRESS = 0; // index of the event that runs
+const STOP = 1; // not 0: end the batch after this event
+const TIME = 2; // database time, at most one tick old
+const PROOF = 3; // shows that the host sees these very words
+
+function shareWords() {
+  shared[PROOF] = 12345;
+  const bytes = new Uint8Array(shared.buffer);
+  send(OP_SHARED, bytes);
+  shared[PROOF] = 67890;
+  const seen = parse(decoder.decode(ask(OP_TIME, null)[0]));
+  return seen.shared;
+}

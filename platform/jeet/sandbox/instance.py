@@ -1,0 +1,314 @@
+"""One version of a function on one partition, running in a machine of its own.
+
+Promise: run() gives a batch's columns, all of them checked, or raises; after GuestTrap, GuestViolation or an error of
+the state reader the instance is dead and nothing of the batch may be used. The caller makes a new one, runs the events
+before the suspects as a batch and then each suspect alone, which has the full budget to itself.
+"""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Protocol
+
+import wasmtime
+
+from jeet.errors import JeetError, SandboxError
+from jeet.sandbox.call import (
+    BatchInput,
+    BatchResult,
+    CollectionInfo,
+    Fault,
+    GuestTrap,
+    GuestViolation,
+    InstanceSpec,
+    StateReader,
+)
+from jeet.sandbox.machine import (
+    OP_ANSWER,
+    OP_COLLECTION,
+    OP_READ,
+    OP_RESULT,
+    OP_SCAN,
+    PROGRESS,
+    Budget,
+    Machine,
+    message,
+    split_sections,
+)
+from jeet.sandbox.result import read_result
+from jeet.sandbox.schema import InputSchema
+
+# The official plugin keeps every module it evaluates, about 1.3 KB for each call: renew the instance before that hurts.
+CALLS_BEFORE_RECYCLING = 4000
+_OUT_OF_MEMORY = ("InternalError: out of memory", "null was thrown")
+_MAX_SCAN_ROWS = 1000
+
+
+class Caller(Protocol):
+    """How the plugin at hand evaluates modules and calls the driver."""
+
+    keeps_modules: bool
+
+    def call_driver(self, machine: Machine, budget: Budget) -> None: ...
+
+
+class Instance:
+    """Made by Plugin.instantiate; created, used and closed in one thread."""
+
+    def __init__(
+        self,
+        machine: Machine,
+        caller: Caller,
+        spec: InstanceSpec,
+        reader: StateReader,
+        place: Callable[[str], str],
+    ) -> None:
+        self._machine = machine
+        self._caller = caller
+        self._spec = spec
+        self._reader = reader
+        self._place = place
+        self._schema = InputSchema(spec.input_schema) if spec.input_schema is not None else None
+        self._collections: dict[str, CollectionInfo] = {}
+        self._collection_ids: frozenset[int] = frozenset()
+        self._sequence = 0
+        self._calls = 0
+        self._dead = False
+        self._result: bytes | None = None
+        self._budget = Budget(
+            cpu_s=spec.limits.event_cpu_ms / 1000, wall_s=spec.limits.event_wall_ms / 1000, slice_s=spec.slice_ms / 1000
+        )
+        self._now_ms = time.time() * 1000
+        self._fetched_at = time.monotonic()
+        machine.use_clock(self._now)
+        machine.on_frame = self._on_frame
+
+    @property
+    def recycle_due(self) -> bool:
+        """Whether the caller should make a new instance after its next commit: memory, or the official plugin's leak."""
+        used = self._machine.memory_bytes()
+        return used > self._spec.limits.guest_memory_bytes * 3 // 4 or (
+            self._caller.keeps_modules and self._calls > CALLS_BEFORE_RECYCLING
+        )
+
+    @property
+    def memory_bytes(self) -> int:
+        """Memory of the guest now."""
+        return self._machine.memory_bytes()
+
+    def close(self) -> None:
+        """Free it. Closing twice does nothing."""
+        if not self._closed:
+            self._closed = True
+            self._dead = True
+            self._machine.close()
+
+    _closed = False
+
+    def run(self, batch: BatchInput) -> BatchResult:
+        """Run a batch's events in order, each in isolation; fewer than given if the time slice is over."""
+        if self._dead:
+            raise SandboxError("this instance is dead after an error and was used again; make a new one")
+        if batch.count == 0:
+            return BatchResult(0, (), (), (), (), 0.0, self._machine.memory_bytes(), self._sequence)
+        if self._schema is not None:
+            batch = replace(batch, condemned={**self._schema.condemn(batch), **batch.condemned})
+        self._sequence += 1
+        self._now_ms, self._fetched_at = batch.now_ms, batch.fetched_at
+        self._result = None
+        cpu = time.thread_time()
+        self._machine.give(b"batch", self._head(batch), batch.values, batch.keys, batch.timestamps, batch.headers)
+        try:
+            self._drive(batch)
+            assert self._result is not None
+            result = read_result(
+                self._result,
+                batch,
+                self._spec,
+                self._collection_ids,
+                self._place,
+                self._sequence,
+                time.thread_time() - cpu,
+                self._machine.memory_bytes(),
+            )
+            self._judge_memory(batch, result)
+            return result
+        except BaseException:
+            self._dead = True
+            raise
+
+    def _drive(self, batch: BatchInput) -> None:
+        try:
+            self._call()
+            waits = 0
+            while self._result is None:
+                # The driver waits for a promise that no job is left to settle.
+                waits += 1
+                if waits > batch.count + 1:
+                    raise GuestViolation("the guest ended its call without a result", suspects=self._suspects(batch))
+                self._machine.give(b"wait")
+                self._call()
+        except GuestTrap as trap:
+            if self._machine.host_error is not None:
+                raise self._machine.host_error from None
+            if (broken := self._machine.violation()) is not None:
+                raise GuestViolation(broken, suspects=self._suspects(batch)) from trap
+            raise GuestTrap(str(trap), kind=trap.kind, suspects=self._suspects(batch)) from trap
+        if self._machine.host_error is not None:
+            raise self._machine.host_error
+        if (broken := self._machine.violation()) is not None:
+            raise GuestViolation(broken, suspects=self._suspects(batch))
+
+    def _call(self) -> None:
+        self._calls += 1
+        self._caller.call_driver(self._machine, self._budget)
+
+    def _suspects(self, batch: BatchInput) -> range:
+        if self._machine.shares_words:
+            try:
+                at = self._machine.word(PROGRESS)
+            except (IndexError, wasmtime.WasmtimeError):
+                at = -1.0
+            if at == int(at) and 0 <= at < batch.count:
+                return range(int(at), int(at) + 1)
+        return range(batch.count)
+
+    def _judge_memory(self, batch: BatchInput, result: BatchResult) -> None:
+        """Once memory has run out, the events after it failed for no fault of theirs: have them run again."""
+        if batch.count == 1 and self._sequence == 1:
+            return
+        for fault in result.faults:
+            if fault.error.startswith(_OUT_OF_MEMORY) and fault.index not in batch.condemned:
+                mib = self._spec.limits.guest_memory_bytes // (1024 * 1024)
+                raise GuestTrap(
+                    f"used more than {mib} MiB of memory (guest_memory_bytes)",
+                    kind="memory",
+                    suspects=range(fault.index, fault.index + 1),
+                )
+
+    def _head(self, batch: BatchInput) -> bytes:
+        return json.dumps(
+            {
+                "count": batch.count,
+                "first": batch.first_offset,
+                "offsets": None if batch.offsets is None else list(batch.offsets),
+                "attempt": batch.attempts,
+                "number": self._sequence,
+                "committed": batch.committed_through,
+                "now": self._now(),
+                "skip": sorted(batch.condemned),
+            }
+        ).encode()
+
+    def _now(self) -> float:
+        return self._now_ms + (time.monotonic() - self._fetched_at) * 1000
+
+    # What the driver asks while it runs.
+
+    def _on_frame(self, op: int, payload: bytes) -> bytes | None:
+        if op == OP_RESULT:
+            if self._result is not None:
+                self._machine.violate("two results for one batch")
+            self._result = payload
+            return None
+        if op == OP_ANSWER:
+            self._machine.violate("an answer to no question")
+            return None
+        try:
+            asked = json.loads(payload)
+            if op == OP_READ:
+                return self._read(asked["c"], asked["k"])
+            if op == OP_SCAN:
+                return self._scan(asked["c"], asked["after"], asked["limit"])
+            if op == OP_COLLECTION:
+                return self._open(asked["name"])
+        except (ValueError, KeyError, TypeError, RecursionError):
+            pass
+        self._machine.violate(f"a request that cannot be read (op {op})")
+        return None
+
+    def _read(self, collection: int, keys: list[str]) -> bytes:
+        self._check_collection(collection)
+        if not keys or len(keys) > 100_000 or not all(isinstance(key, str) for key in keys):
+            raise ValueError("keys")
+        try:
+            rows = self._reader.read(collection, keys)
+        except (ValueError, KeyError, TypeError) as error:
+            raise _ReaderFailed(error) from error
+        values = "\n".join([row[0] if row is not None else "" for row in rows])
+        expiries = [row[1] if row is not None else None for row in rows]
+        head = b"" if not any(expiries) else json.dumps(expiries).encode()
+        return message((head, values.encode()))
+
+    def _scan(self, collection: int, after: str | None, limit: int) -> bytes:
+        self._check_collection(collection)
+        if (
+            not (after is None or isinstance(after, str))
+            or not isinstance(limit, int)
+            or not 0 < limit <= _MAX_SCAN_ROWS
+        ):
+            raise ValueError("scan")
+        rows = self._reader.scan(collection, after, limit)
+        head = json.dumps({"keys": [row[0] for row in rows], "expires": [row[2] for row in rows]})
+        return message((head.encode(), "\n".join(row[1] for row in rows).encode()))
+
+    def _open(self, name: str) -> bytes:
+        if not isinstance(name, str) or not name.isascii() or not 0 < len(name) <= 63:
+            raise ValueError("name")
+        known = self._collections.get(name)
+        if known is None:
+            if len(self._collections) >= self._spec.limits.collections:
+                what = f"a function may have at most {self._spec.limits.collections} state collections (collections)"
+                return message((json.dumps({"error": what}).encode(),))
+            known = self._reader.collection(name)
+            self._collections[name] = known
+            self._collection_ids |= {known.id}
+        return message((json.dumps({"id": known.id, "ttl_ms": known.ttl_ms, "refresh": known.refresh}).encode(),))
+
+    def _check_collection(self, collection: int) -> None:
+        if collection not in self._collection_ids:
+            raise ValueError("collection")
+
+
+class _ReaderFailed(JeetError):
+    """The state reader raised what looks like the guest's mistake but is its own."""
+
+
+def ask_driver(machine: Machine, caller: Caller, budget: Budget, *sections: bytes) -> list[bytes]:
+    """Give a command outside a batch; the answer's sections, or DriverRefused with what the driver said."""
+    answers: list[bytes] = []
+
+    def on_frame(op: int, payload: bytes) -> bytes | None:
+        if op == OP_ANSWER:
+            answers.append(payload)
+        else:
+            machine.violate("state or output outside an event")
+        return None
+
+    machine.on_frame = on_frame
+    machine.give(*sections)
+    caller.call_driver(machine, budget)
+    found = split_sections(answers[0]) if len(answers) == 1 else None
+    if not found:
+        raise DriverRefused("the driver gave no answer", "")
+    if found[0] != b"true":
+        texts = [part.decode("utf-8", "replace") for part in found[1:]] + ["", ""]
+        raise DriverRefused(texts[0], texts[1])
+    return found[1:]
+
+
+class DriverRefused(JeetError):
+    """The driver answered a command with an error."""
+
+    def __init__(self, error: str, stack: str) -> None:
+        self.error = error
+        self.stack = stack
+        super().__init__(error)
+
+
+def condemned_fault(index: int, error: str) -> Fault:
+    """A fault that the host finds before an event runs."""
+    return Fault(index=index, error=error, stack="", state_key=None)

@@ -1,0 +1,396 @@
+"""A machine: one plugin instance in one store, with its memory, its channel to the driver and its budgets.
+
+Promise: no call into the guest outlives its budgets, and no failure of the guest is more than a GuestTrap here.
+A budget is CPU time of this thread per event, host work not counted, with a longer limit of time as a backstop: at each
+tick of the engine (10 ms) the guest's own thread reads, from a word that the driver shares, which event runs. Time spent
+waiting counts for at most a tenth of a second each, so that a slow database or a stopped process condemns no event.
+Used in the thread that made it, and no other.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import struct
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import wasmtime
+from wasmtime import _ffi as ffi
+
+from jeet.sandbox import wasi
+from jeet.sandbox.call import GuestTrap, TrapKind
+from jeet.sandbox.engine import Engine
+
+FRAME_MARK = b"\x00J"
+_HEADER = struct.Struct("<2sBxI")
+_WORDS = 8  # f64 words shared with the driver
+PROGRESS, STOP, TIME, PROOF = range(4)
+_STDERR_KEPT = 16 * 1024
+_LONGEST_WAIT_COUNTED_S = 0.1
+
+
+@dataclass(frozen=True)
+class Budget:
+    """What one event may use, and after how long a batch is asked to end early."""
+
+    cpu_s: float = 0.1
+    wall_s: float = 2.0
+    slice_s: float | None = None
+
+
+BOOT_BUDGET = Budget(cpu_s=5.0, wall_s=30.0)
+
+
+class Machine:
+    """An instance of a plugin. `on_frame(op, payload)` answers what the driver asks, or returns None."""
+
+    def __init__(self, engine: Engine, pre: wasmtime.InstancePre, memory_bytes: int) -> None:
+        self._engine = engine
+        self._memory_limit = memory_bytes
+        self._input = memoryview(b"")
+        self._stderr = b""
+        self._frame: bytearray | None = None
+        self._frame_op = 0
+        self._frame_left = 0
+        self._shared_at = 0
+        self.on_frame: Callable[[int, bytes], bytes | None] = _no_frames
+        self.host_error: BaseException | None = None
+        self._violation: str | None = None
+        self._stopped: tuple[TrapKind, str] | None = None
+        self._clock: Callable[[], float] = lambda: time.time() * 1000.0
+        self._budget = BOOT_BUDGET
+        self._host_depth = 0
+        self._host_cpu = 0.0
+        self._host_since = 0.0
+        self._watch: list[float] = [0.0] * 5
+        self.notes: dict[str, int] = {}
+        """addresses that callers keep in this machine"""
+        self.store = wasmtime.Store(engine.wasm)
+        self.store.set_limits(memory_size=memory_bytes, instances=1, memories=1, tables=4, table_elements=20_000)
+        ffi.wasmtime_store_epoch_deadline_callback(self.store.ptr(), _ON_TICK, None, _NO_FINALIZER)
+        self.store.set_epoch_deadline(1)
+        self._memory: wasmtime.Memory | None = None
+        with self._entered(BOOT_BUDGET):
+            exports = pre.instantiate(self.store).exports(self.store)
+        self._exports = exports
+        memory = exports["memory"]
+        assert isinstance(memory, wasmtime.Memory)
+        self._memory = memory
+        self._context = self.store._context()
+        if "_initialize" in exports:
+            self.call("_initialize", budget=BOOT_BUDGET)
+
+    # Memory: each transfer copies once.
+
+    def memory_bytes(self) -> int:
+        """Size of the guest's memory now."""
+        return 0 if self._memory is None else int(self._memory.data_len(self.store))
+
+    def _address(self, pointer: int, length: int) -> int:
+        if self._memory is None:
+            raise IndexError("no memory yet")
+        pointer &= 0xFFFFFFFF
+        if length < 0 or pointer + length > self._memory.data_len(self.store):
+            raise IndexError("outside the guest's memory")
+        base = ctypes.cast(self._memory.data_ptr(self.store), ctypes.c_void_p).value or 0
+        return base + pointer
+
+    def memory_read(self, pointer: int, length: int) -> bytes:
+        """A copy of that range; IndexError if it is not all inside."""
+        return ctypes.string_at(self._address(pointer, length), length)
+
+    def memory_write(self, pointer: int, data: bytes | memoryview) -> None:
+        """Copy into that range; IndexError if it is not all inside."""
+        ctypes.memmove(self._address(pointer, len(data)), bytes(data), len(data))
+
+    def place(self, data: bytes) -> int:
+        """Copy into memory of the guest's own allocator."""
+        pointer = int(self.call("cabi_realloc", 0, 0, 1, len(data)))
+        self.memory_write(pointer, data)
+        return pointer
+
+    # Calls.
+
+    def has(self, name: str) -> bool:
+        """Whether the plugin exports this function."""
+        return name in self._exports
+
+    def call(self, name: str, *arguments: int, budget: Budget = BOOT_BUDGET) -> Any:
+        """Call an export within a budget; GuestTrap if it does not come back."""
+        function = self._exports[name]
+        assert isinstance(function, wasmtime.Func)
+        with self._entered(budget):
+            return function(self.store, *arguments)
+
+    def _entered(self, budget: Budget) -> _Entered:
+        return _Entered(self, budget)
+
+    def use_clock(self, now_ms: Callable[[], float]) -> None:
+        """What the guest takes for the time: milliseconds since the epoch."""
+        self._clock = now_ms
+
+    def stderr(self) -> str:
+        """The end of what the plugin itself wrote to stderr, and forget it."""
+        text = self._stderr.decode("utf-8", "replace")
+        self._stderr = b""
+        return text
+
+    # The channel.
+
+    def give(self, *sections: bytes) -> None:
+        """Queue a message for the driver."""
+        self._input = memoryview(message(sections))
+
+    def give_raw(self, data: bytes) -> None:
+        """Queue bytes as they are (a configuration that a plugin reads from stdin)."""
+        self._input = memoryview(data)
+
+    def take_input(self, most: int) -> bytes:
+        data = bytes(self._input[:most])
+        self._input = self._input[most:]
+        return data
+
+    def give_output(self, fd: int, data: bytes, pointer: int) -> bool:
+        if self.host_error is not None or self._violation is not None:
+            return False
+        if fd == 1:
+            return True  # a plugin's own console, which the driver has replaced
+        frame = self._frame
+        if frame is None:
+            if not data.startswith(FRAME_MARK):
+                self._stderr = (self._stderr + data)[-_STDERR_KEPT:]
+                return True
+            if len(data) < _HEADER.size:
+                return self._violate("a frame with a short header")
+            _mark, self._frame_op, self._frame_left = _HEADER.unpack_from(data)
+            if self._frame_left > self._memory_limit:
+                return self._violate("a frame larger than the guest's memory")
+            self._frame = frame = bytearray()
+            data = data[_HEADER.size :]
+            pointer += _HEADER.size
+        if len(data) > self._frame_left:
+            return self._violate("more bytes than the frame announced")
+        frame += data
+        self._frame_left -= len(data)
+        if self._frame_left == 0 and (data or not frame):
+            self._frame = None
+            return self._act(self._frame_op, bytes(frame), pointer)
+        return True
+
+    def _act(self, op: int, payload: bytes, pointer: int) -> bool:
+        if op == OP_SHARED:
+            if self._shared_at == 0 and len(payload) == 8 * _WORDS and payload[8 * PROOF :][:8] == _PROOF_FIRST:
+                self._shared_at = pointer
+            return True
+        if op == OP_TIME:
+            seen = self._shared_at != 0 and self.memory_read(self._shared_at + 8 * PROOF, 8) == _PROOF_SECOND
+            if not seen:
+                self._shared_at = 0
+            self.give(b'{"now":%.3f,"shared":%s}' % (self._clock(), b"true" if seen else b"false"))
+            return True
+        try:
+            reply = self.on_frame(op, payload)
+        except Exception as error:  # noqa: BLE001  whatever the reader raised leaves run() as it is
+            self.host_error = error
+            self._halt()
+            return False
+        if self._violation is not None:
+            return False
+        if reply is not None:
+            self._input = memoryview(reply)
+        return True
+
+    def _violate(self, what: str) -> bool:
+        self.violate(what)
+        return False
+
+    def violate(self, what: str) -> None:
+        """Note that the guest broke a rule of the channel, and stop it at its next step."""
+        if self._violation is None:
+            self._violation = what
+        self._halt()
+
+    def violation(self) -> str | None:
+        """What rule was broken, if any."""
+        return self._violation
+
+    def _halt(self) -> None:
+        self.store.set_epoch_deadline(0)
+
+    # Budgets and shared words.
+
+    @property
+    def shares_words(self) -> bool:
+        """Whether the driver's shared words can be seen (on every plugin that does not copy what it writes)."""
+        return self._shared_at != 0
+
+    def word(self, index: int) -> float:
+        """A word that the driver shares; 0 without sharing."""
+        if self._shared_at == 0:
+            return 0.0
+        return float(struct.unpack("<d", self.memory_read(self._shared_at + 8 * index, 8))[0])
+
+    def set_word(self, index: int, value: float) -> None:
+        if self._shared_at:
+            self.memory_write(self._shared_at + 8 * index, struct.pack("<d", value))
+
+    def now_ns(self) -> int:
+        return int(self._clock() * 1e6)
+
+    def enter_host(self) -> None:
+        self._host_depth += 1
+        if self._host_depth == 1:
+            self._host_since = time.thread_time()
+            self._count_wait(guest=True)
+
+    def leave_host(self) -> None:
+        self._host_depth -= 1
+        if self._host_depth == 0:
+            self._host_cpu += time.thread_time() - self._host_since
+            self._count_wait(guest=False)
+
+    def _start_watch(self, budget: Budget) -> None:
+        self._budget = budget
+        self._stopped = None
+        now = time.monotonic()
+        # event seen, its CPU at the start, time counted for it, last look, start of the slice
+        self._watch = [self.word(PROGRESS), self._guest_cpu(), 0.0, now, now]
+        self.store.set_epoch_deadline(1)
+
+    def _guest_cpu(self) -> float:
+        return time.thread_time() - self._host_cpu
+
+    def _count_wait(self, *, guest: bool) -> None:
+        del guest
+        watch = self._watch
+        now = time.monotonic()
+        watch[2] += min(now - watch[3], _LONGEST_WAIT_COUNTED_S)
+        watch[3] = now
+
+    def on_tick(self) -> bool:
+        """Look at the budgets; False stops the guest."""
+        if self.host_error is not None or self._violation is not None:
+            return False
+        watch, budget = self._watch, self._budget
+        self._count_wait(guest=True)
+        cpu = self._guest_cpu()
+        event = self.word(PROGRESS)
+        if event != watch[0]:
+            watch[0], watch[1], watch[2] = event, cpu, 0.0
+        elif cpu - watch[1] > budget.cpu_s:
+            self._stopped = ("timeout", f"used more than {budget.cpu_s * 1000:.0f} ms of CPU time (event_cpu_ms)")
+            return False
+        elif watch[2] > budget.wall_s:
+            self._stopped = ("timeout", f"took longer than {budget.wall_s * 1000:.0f} ms (event_wall_ms)")
+            return False
+        self.set_word(TIME, self._clock())
+        if budget.slice_s is not None and watch[3] - watch[4] > budget.slice_s:
+            self.set_word(STOP, 1.0)
+        return True
+
+    def trap(self, error: wasmtime.WasmtimeError | wasmtime.Trap) -> GuestTrap:
+        """What stopped the guest, as an error that names no events yet."""
+        if self._stopped is not None:
+            kind, what = self._stopped
+            return GuestTrap(what, kind=kind, suspects=range(0))
+        said = self.stderr().strip()
+        code = error.trap_code if isinstance(error, wasmtime.Trap) else None
+        text = str(error)
+        if code is wasmtime.TrapCode.STACK_OVERFLOW or "call stack exhausted" in text:
+            return GuestTrap("recursed too deeply (the stack was exhausted)", kind="stack", suspects=range(0))
+        full = self.memory_bytes() + 2 * 1024 * 1024 > self._memory_limit
+        if "memory allocation of" in said or "out of memory" in said.lower() or (full and not said):
+            mib = self._memory_limit // (1024 * 1024)
+            return GuestTrap(
+                f"used more than {mib} MiB of memory (guest_memory_bytes)", kind="memory", suspects=range(0)
+            )
+        reason = said or text.strip().splitlines()[-1].strip()
+        return GuestTrap(f"the JavaScript engine aborted: {reason}", kind="abort", suspects=range(0))
+
+    def close(self) -> None:
+        """Free the store. The machine must not be used again."""
+        self._memory = None
+        self._exports = None  # type: ignore[assignment]
+        self.store.close()
+
+
+class _Entered:
+    """While entered, this machine is the one that runs on this thread."""
+
+    def __init__(self, machine: Machine, budget: Budget) -> None:
+        self._machine = machine
+        self._budget = budget
+
+    def __enter__(self) -> None:
+        machine = self._machine
+        self._outer = wasi.current.guest
+        wasi.current.guest = machine
+        self._running = machine._engine.running()
+        self._running.__enter__()
+        machine._start_watch(self._budget)
+
+    def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
+        self._running.__exit__(None, None, None)
+        wasi.current.guest = self._outer
+        if isinstance(error, wasmtime.WasmtimeError | wasmtime.Trap):
+            raise self._machine.trap(error) from error
+
+
+OP_SHARED, OP_READ, OP_SCAN, OP_COLLECTION, OP_RESULT, OP_ANSWER, OP_PROGRESS, OP_TIME = range(1, 9)
+_PROOF_FIRST = struct.pack("<d", 12345)
+_PROOF_SECOND = struct.pack("<d", 67890)
+
+
+def message(sections: tuple[bytes, ...]) -> bytes:
+    """Sections as one message to the driver: total, count, lengths, bytes (guest/wire.js reads it)."""
+    count = len(sections)
+    lengths = struct.pack(f"<{count + 1}I", count, *map(len, sections))
+    body = b"".join(sections)
+    return struct.pack("<I", len(lengths) + len(body)) + lengths + body
+
+
+def split_sections(payload: bytes) -> list[bytes] | None:
+    """The sections of a frame of the driver, or None if it is not well formed."""
+    if len(payload) < 4:
+        return None
+    (count,) = struct.unpack_from("<I", payload)
+    start = 4 + 4 * count
+    if count > 4096 or start > len(payload):
+        return None
+    lengths = struct.unpack_from(f"<{count}I", payload, 4)
+    if start + sum(lengths) != len(payload):
+        return None
+    sections = []
+    for length in lengths:
+        sections.append(payload[start : start + length])
+        start += length
+    return sections
+
+
+def _no_frames(_op: int, _payload: bytes) -> bytes | None:
+    return None
+
+
+_CALLBACK = ctypes.CFUNCTYPE(
+    ctypes.c_size_t,
+    ctypes.POINTER(ffi.wasmtime_context_t),
+    ctypes.c_void_p,
+    ctypes.POINTER(ctypes.c_uint64),
+    ctypes.POINTER(ffi.wasmtime_update_deadline_kind_t),
+)
+_NO_FINALIZER = ctypes.cast(0, ctypes.CFUNCTYPE(None, ctypes.c_void_p))
+
+
+def _tick(_context: object, _data: object, delta: Any, kind: Any) -> int:
+    guest = wasi.current.guest
+    if isinstance(guest, Machine) and guest.on_tick():
+        delta[0] = 1
+        kind[0] = 0
+        return 0
+    error = ffi.wasmtime_error_new(ctypes.create_string_buffer(b"stopped"))
+    return ctypes.cast(error, ctypes.c_void_p).value or 0
+
+
+_ON_TICK = _CALLBACK(_tick)

@@ -1,0 +1,428 @@
+"""A Javy plugin: loaded, probed once, and used to compile, describe and run functions.
+
+Works on any plugin of the Javy ABI (exports memory, initialize-runtime, cabi_realloc, compile-src, invoke; WASI
+preview 1; Javy.IO). The built-in plugin has more (platform/plugin/README.md): a call that evaluates no module again,
+errors that do not abort, promise jobs run at will. Bytecode belongs to the plugin that made it, by hash.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import re
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+import wasmtime
+
+from jeet.errors import DeployError, PluginError
+from jeet.sandbox import wasi
+from jeet.sandbox.call import GuestTrap, InstanceSpec, StateReader
+from jeet.sandbox.describe import Description, emits_of
+from jeet.sandbox.engine import Engine
+from jeet.sandbox.instance import DriverRefused, Instance, ask_driver
+from jeet.sandbox.limits import Limits
+from jeet.sandbox.machine import BOOT_BUDGET, OP_ANSWER, Budget, Machine
+from jeet.sandbox.module import CALL_SOURCE, DRIVER_FIRST_LINE, driver_source, read_bytecode, write_dynamic_module
+from jeet.sandbox.schema import check_schema
+from jeet.sandbox.source import Source, read_source
+
+BUILT_IN = Path(__file__).with_name("jeet-plugin.wasm")
+_EXPORTS = ("memory", "initialize-runtime", "cabi_realloc", "compile-src", "invoke")
+_COMPILE_MEMORY = 256 * 1024 * 1024
+
+# What initialize-runtime may read from stdin (Javy's own plugin does; others read nothing). The first form that works is kept.
+_CONFIGURATIONS: tuple[bytes | None, ...] = (
+    b'{"javy-stream-io":true,"text-encoding":true,"event-loop":true,"simd-json-builtins":false}',
+    b'{"event-loop":true}',
+    b"",
+    None,  # already initialised: do not call it
+)
+_PROBE = """
+const say = (text) => {
+  const bytes = new TextEncoder().encode(text);
+  const frame = new Uint8Array(8 + bytes.length);
+  frame.set([0, 0x4a, %d, 0, bytes.length, 0, 0, 0]);
+  frame.set(bytes, 8);
+  Javy.IO.writeSync(2, frame);
+};
+say('io');
+%s
+"""
+_PLACE = re.compile(r"\(?function\.mjs:(\d+)(:\d+)?\)?")
+
+
+@dataclass(frozen=True)
+class Compiled:
+    """Bytecode of one module, tied to the plugin that made it."""
+
+    bytecode: bytes
+    plugin_hash: str
+    filename: str = "function.js"
+    source: Source | None = None
+    """None: it came as .wasm"""
+
+
+class Plugin:
+    """One plugin in one engine. Safe to use from several threads; what it makes belongs to the thread that made it."""
+
+    def __init__(self, engine: Engine, path: Path) -> None:
+        self.path = path
+        try:
+            wasm = path.read_bytes()
+        except OSError as error:
+            raise PluginError(
+                f"the Javy plugin {path} cannot be read ({error.strerror}); check JEET_JAVY_PLUGIN"
+            ) from error
+        self.hash = hashlib.sha256(wasm).hexdigest()
+        self.namespace = _namespace(wasm, path)
+        self._engine = engine
+        module = engine.module(wasm)
+        exported = {export.name for export in module.exports}
+        missing = [name for name in _EXPORTS if name not in exported]
+        if missing:
+            raise PluginError(f"{path} is not a Javy plugin: it does not export {', '.join(missing)}")
+        linker = wasmtime.Linker(engine.wasm)
+        wasi.define(linker, module)
+        self._linker = linker  # keeps the functions alive
+        self._pre = linker.instantiate_pre(module)
+        self.has_extras = "jeet-call" in exported and "jeet-eval-module" in exported
+        self.keeps_modules = not self.has_extras
+        self._configuration: bytes | None = b""
+        self.runs_jobs = True
+        """whether promises work: the plugin's event loop is on"""
+        if not self.has_extras:
+            self._configuration, self.runs_jobs = self._probe()
+        self._driver = self._own_bytecode("driver", driver_source())
+        self._caller = self._own_bytecode("caller", CALL_SOURCE)
+
+    # Making bytecode.
+
+    def compile(self, source: str, filename: str, limits: Limits = Limits()) -> Compiled:  # noqa: B008  frozen
+        """Source to bytecode, inside the sandbox; DeployError (`file:line: what`) for a source that does not compile."""
+        read = read_source(source, filename, limits.source_bytes)
+        try:
+            bytecode = self._compile(read.text)
+        except _SyntaxFault as fault:
+            lines = source.count("\n") + 1
+            try:
+                self._compile(source)
+            except _SyntaxFault as original:
+                fault = original
+            raise DeployError(f"{filename}:{min(max(fault.line, 1), lines)}: {fault.what}") from None
+        return Compiled(bytecode=bytecode, plugin_hash=self.hash, filename=filename, source=read)
+
+    def from_wasm(self, wasm: bytes, filename: str = "function.wasm") -> Compiled:
+        """Take the bytecode out of a dynamically linked module; it must have been built for this very plugin."""
+        return Compiled(
+            bytecode=read_bytecode(wasm, self.namespace, filename),
+            plugin_hash=self.hash,
+            filename=filename,
+            source=None,
+        )
+
+    def module_bytes(self, compiled: Compiled) -> bytes:
+        """The dynamically linked module that `javy build -C dynamic` would write."""
+        return write_dynamic_module(compiled.bytecode, self.namespace)
+
+    def _compile(self, text: str) -> bytes:
+        with self._machine(_COMPILE_MEMORY) as machine:
+            data = text.encode()
+            try:
+                pointer = machine.place(data)
+                result = int(machine.call("compile-src", pointer, len(data)))
+                failed, at, length = _three_words(machine.memory_read(result, 12))
+                found = machine.memory_read(at, length)
+            except GuestTrap as trap:
+                raise _SyntaxFault(f"the source cannot be compiled: {trap}", 1) from trap
+        if failed:
+            raise _syntax_fault(found.decode("utf-8", "replace"))
+        return found
+
+    def _own_bytecode(self, kind: str, source: str) -> bytes:
+        digest = hashlib.sha256(f"{self.hash} {source}".encode()).hexdigest()
+        known = self._engine.cached(kind, digest)
+        if known is None:
+            try:
+                known = self._compile(source)
+            except _SyntaxFault as fault:
+                raise PluginError(
+                    f"{self.path} cannot compile Jeet's own code: {fault.what} (line {fault.line})"
+                ) from fault
+            self._engine.keep(kind, digest, known)
+        return known
+
+    # Reading and running modules.
+
+    def describe(self, compiled: Compiled) -> Description:
+        """Run the module's top level without any event and read what it declares; DeployError for any mistake in it."""
+        spec = InstanceSpec(function="", version=0, partition=0, outputs=(), sink=True)
+        with self._machine(spec.limits.guest_memory_bytes) as machine:
+            try:
+                self._boot(machine, compiled, spec)
+                graph_text, config_text = ask_driver(machine, self, BOOT_BUDGET, b"describe")
+            except DriverRefused as refused:
+                raise _deploy_error(compiled.filename, refused.error, refused.stack) from None
+            except GuestTrap as trap:
+                raise DeployError(f"{compiled.filename}: the module's top level {trap}") from None
+        graph = json.loads(graph_text)["graph"]
+        config = json.loads(config_text)
+        if config is not None and config.get("input") is not None:
+            try:
+                check_schema(config["input"])
+            except DeployError as error:
+                raise DeployError(f"{compiled.filename}: {error}") from None
+        source = compiled.source
+        collections = dict.fromkeys(source.collections if source else ())
+        declared = config.get("state") if config is not None else None
+        if isinstance(declared, dict):
+            collections.update(dict.fromkeys(declared))
+        return Description(
+            config=config,
+            graph=graph,
+            emits=emits_of(config, graph, source.literal_emits if source else ()),
+            collections=tuple(collections),
+            lints=tuple(f"{compiled.filename}:{lint.line}: {lint.message}" for lint in source.lints) if source else (),
+            stateless_source=source is None,
+        )
+
+    def instantiate(self, compiled: Compiled, spec: InstanceSpec, reader: StateReader) -> Instance:
+        """A new instance with the module evaluated; GuestTrap if its top level fails."""
+        if compiled.plugin_hash != self.hash:
+            raise PluginError("this bytecode was made by another plugin; compile it again from its source")
+        machine = Machine(self._engine, self._pre, spec.limits.guest_memory_bytes)
+        try:
+            self._initialise(machine)
+            self._boot(machine, compiled, spec)
+            ask_driver(machine, self, BOOT_BUDGET, b"prepare")
+        except DriverRefused as refused:
+            machine.close()
+            raise GuestTrap(f"the module cannot run: {refused.error}", kind="abort", suspects=range(0)) from None
+        except BaseException:
+            machine.close()
+            raise
+        return Instance(machine, self, spec, reader, lambda stack: place(stack, compiled.filename))
+
+    def call_driver(self, machine: Machine, budget: Budget) -> None:
+        """Let the driver act on the message it was given."""
+        if self.has_extras:
+            name = self._entry_name(machine)
+            if machine.call("jeet-call", name, len(_ENTRY), budget=budget) != 0:
+                raise GuestTrap(f"the driver failed: {_last_error(machine)}", kind="abort", suspects=range(0))
+        else:
+            self._invoke(machine, self._caller, budget)
+
+    def _entry_name(self, machine: Machine) -> int:
+        known = machine.notes.get("entry")
+        if known is None:
+            known = machine.notes["entry"] = machine.place(_ENTRY)
+        return known
+
+    def _boot(self, machine: Machine, compiled: Compiled, spec: InstanceSpec) -> None:
+        self._evaluate(machine, self._driver)
+        ask_driver(machine, self, BOOT_BUDGET, b"open", _open_message(spec, compiled))
+        machine.on_frame = _nothing_yet(machine)
+        try:
+            self._evaluate(machine, compiled.bytecode)
+        except ModuleFailed as failed:
+            raise DriverRefused(failed.error, failed.stack) from None
+
+    def _evaluate(self, machine: Machine, bytecode: bytes) -> None:
+        """Evaluate a module; ModuleFailed if it threw."""
+        if self.has_extras:
+            pointer = machine.place(bytecode)
+            status = machine.call("jeet-eval-module", pointer, len(bytecode))
+            machine.call("cabi_realloc", pointer, len(bytecode), 1, 0)
+            if status != 0:
+                raise _module_failed(_last_error(machine))
+        else:
+            try:
+                self._invoke(machine, bytecode, BOOT_BUDGET)
+            except GuestTrap as trap:
+                if trap.kind == "abort":
+                    raise _module_failed(str(trap).removeprefix("the JavaScript engine aborted: ")) from None
+                raise
+
+    def _invoke(self, machine: Machine, bytecode: bytes, budget: Budget) -> None:
+        pointer = machine.place(bytecode)
+        machine.call("invoke", pointer, len(bytecode), 0, 0, 0, budget=budget)
+
+    @contextmanager
+    def _machine(self, memory_bytes: int) -> Iterator[Machine]:
+        machine = Machine(self._engine, self._pre, memory_bytes)
+        try:
+            self._initialise(machine)
+            yield machine
+        finally:
+            machine.close()
+
+    def _initialise(self, machine: Machine) -> None:
+        if self._configuration is not None:
+            machine.give_raw(self._configuration)
+            machine.call("initialize-runtime")
+            machine.give_raw(b"")
+
+    def _probe(self) -> tuple[bytes | None, bool]:
+        """Which configuration this plugin wants, and whether it then runs promise jobs."""
+        digest = hashlib.sha256(f"{self.hash} {_PROBE} {_CONFIGURATIONS}".encode()).hexdigest()
+        known = self._engine.cached("probe", digest)
+        if known is not None:
+            found = json.loads(known)
+            return _CONFIGURATIONS[found["configuration"]], bool(found["jobs"])
+        best: tuple[int, bool] | None = None
+        reason = ""
+        for index, configuration in enumerate(_CONFIGURATIONS):
+            self._configuration = configuration
+            said, problem = self._say("")
+            if "io" not in said:
+                reason = reason or problem
+                continue
+            jobs = "job" in self._say("Promise.resolve().then(() => say('job'));")[0]
+            if best is None or jobs:
+                best = (index, jobs)
+            if jobs:
+                break
+        if best is None:
+            raise PluginError(
+                f"{self.path} cannot serve: {reason or 'it gave no sign of life'}; a Javy plugin needs Javy.IO (javy_stream_io) and TextEncoder (text_encoding)"
+            )
+        self._engine.keep("probe", digest, json.dumps({"configuration": best[0], "jobs": best[1]}).encode())
+        return _CONFIGURATIONS[best[0]], best[1]
+
+    def _say(self, more: str) -> tuple[list[str], str]:
+        said: list[str] = []
+
+        def on_frame(op: int, payload: bytes) -> None:
+            if op == OP_ANSWER:
+                said.append(payload.decode("utf-8", "replace"))
+
+        try:
+            bytecode = self._compile(_PROBE % (OP_ANSWER, more))
+            with self._machine(_COMPILE_MEMORY) as machine:
+                machine.on_frame = on_frame
+                self._invoke(machine, bytecode, BOOT_BUDGET)
+        except (GuestTrap, _SyntaxFault) as error:
+            return said, str(error).splitlines()[0]
+        return said, ""
+
+
+_ENTRY = b"__jeet"
+
+
+class _SyntaxFault(Exception):  # noqa: N818  internal: becomes a DeployError with the file's name
+    def __init__(self, what: str, line: int) -> None:
+        self.what = what
+        self.line = line
+        super().__init__(what)
+
+
+class ModuleFailed(Exception):  # noqa: N818  internal: becomes a DriverRefused
+    """A module's top level threw."""
+
+    def __init__(self, error: str, stack: str) -> None:
+        self.error = error
+        self.stack = stack
+        super().__init__(error)
+
+
+def _module_failed(text: str) -> ModuleFailed:
+    first, _, rest = text.partition("\n")
+    return ModuleFailed(first.strip(), rest)
+
+
+def _syntax_fault(message: str) -> _SyntaxFault:
+    first, _, rest = message.partition("\n")
+    found = _PLACE.search(rest) or _PLACE.search(first)
+    what = re.sub(r"^(Error|SyntaxError): ", "SyntaxError: ", first.strip())
+    if not what.startswith("SyntaxError"):
+        what = f"SyntaxError: {what}"
+    return _SyntaxFault(what, int(found.group(1)) if found else 1)
+
+
+def _deploy_error(filename: str, error: str, stack: str) -> DeployError:
+    found = next((match for match in _PLACE.finditer(stack) if int(match.group(1)) < DRIVER_FIRST_LINE), None)
+    where = f"{filename}:{found.group(1)}" if found else filename
+    return DeployError(f"{where}: {error.splitlines()[0] if error else 'the module failed'}")
+
+
+def place(stack: str, filename: str) -> str:
+    """A stack of the guest with the driver's frames taken out and the user's file named."""
+    kept = []
+    for line in stack.splitlines():
+        found = _PLACE.search(line)
+        if found is not None:
+            if int(found.group(1)) >= DRIVER_FIRST_LINE:
+                continue
+            line = line.replace("function.mjs", filename)
+        elif "(native)" in line and not kept:
+            continue
+        if line.strip():
+            kept.append(line)
+    return "\n".join(kept)
+
+
+def _last_error(machine: Machine) -> str:
+    at, length = _two_words(machine.memory_read(int(machine.call("jeet-error")), 8))
+    return machine.memory_read(at, length).decode("utf-8", "replace")
+
+
+def _two_words(data: bytes) -> tuple[int, int]:
+    return int.from_bytes(data[:4], "little"), int.from_bytes(data[4:8], "little")
+
+
+def _three_words(data: bytes) -> tuple[int, int, int]:
+    return (*_two_words(data), int.from_bytes(data[8:12], "little"))
+
+
+def _nothing_yet(machine: Machine) -> object:
+    def on_frame(_op: int, _payload: bytes) -> bytes | None:
+        machine.violate("the module's top level spoke to the host")
+        return None
+
+    return on_frame
+
+
+def _open_message(spec: InstanceSpec, compiled: Compiled) -> bytes:
+    return json.dumps(
+        {
+            "function": spec.function,
+            "version": spec.version,
+            "partition": spec.partition,
+            "outputs": [{"name": output.name, "key": output.key} for output in spec.outputs],
+            "sink": spec.sink and len(spec.outputs) > 0,
+            "limits": spec.limits.as_dict(),
+            "cache_entries": spec.cache_entries,
+            "cache_bytes": spec.cache_bytes,
+            "settle": compiled.source is None or compiled.source.may_wait,
+        }
+    ).encode()
+
+
+def _namespace(wasm: bytes, path: Path) -> str:
+    """The custom section that names the module under which dynamic modules link."""
+    if wasm[:8] != b"\0asm\1\0\0\0":
+        raise PluginError(f"{path} is not a WebAssembly module; check JEET_JAVY_PLUGIN")
+    at = 8
+    while at < len(wasm):
+        section = wasm[at]
+        size, body = _u32(wasm, at + 1)
+        if section == 0:
+            length, start = _u32(wasm, body)
+            if wasm[start : start + length] == b"import_namespace":
+                return wasm[start + length : body + size].decode("utf-8", "replace")
+        at = body + size
+    raise PluginError(f"{path} is not a Javy plugin: it has no section import_namespace")
+
+
+def _u32(data: bytes, at: int) -> tuple[int, int]:
+    result = shift = 0
+    while at < len(data):
+        byte = data[at]
+        at += 1
+        result |= (byte & 0x7F) << shift
+        shift += 7
+        if byte < 0x80:
+            return result, at
+    return result, at

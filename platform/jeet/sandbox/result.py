@@ -1,0 +1,198 @@
+"""A guest's result, checked: everything in it is hostile until it has passed here.
+
+Checked: counts against columns, stream and collection numbers against what was declared and opened, sources within the
+batch and never falling, sizes against the limits, texts by the gate. What fails raises GuestViolation, and nothing of
+the batch may be used.
+"""
+
+from __future__ import annotations
+
+import json
+from array import array
+from collections.abc import Callable, Sequence
+from typing import Any, NoReturn, get_args
+
+from jeet.sandbox.call import (
+    BatchInput,
+    BatchResult,
+    Fault,
+    GuestViolation,
+    InstanceSpec,
+    LogLevel,
+    LogLine,
+    OutputGroup,
+    StateWrites,
+)
+from jeet.sandbox.gate import check_column, cut_text
+from jeet.sandbox.limits import Limits
+from jeet.sandbox.machine import split_sections
+
+_LEVELS = frozenset(get_args(LogLevel))
+_MAX_LOG_BYTES = 2 * 1024 * 1024
+
+
+class _Sections:
+    def __init__(self, payload: bytes, fail: Callable[[str], NoReturn]) -> None:
+        self._fail = fail
+        sections = split_sections(payload)
+        if not sections:
+            fail("the result is not made of sections")
+        self._left = iter(sections)
+
+    def next(self) -> bytes:
+        for section in self._left:
+            return section
+        self._fail("a column is missing")
+
+    def column(self, count: int, limit: int, what: str, limits: Limits) -> str:
+        """A text column of `count` JSON values; an empty one when count is 0."""
+        data = self.next()
+        if count == 0:
+            if data:
+                self._fail(f"{what}: a column that should be empty")
+            return ""
+        lines = data.count(b"\n") + 1
+        if lines != count:
+            self._fail(f"{what}: {lines} lines where {count} were announced")
+        fault = check_column(data, limit, limits)
+        if fault is not None:
+            self._fail(f"{what}: {fault}")
+        try:
+            return data.decode()
+        except UnicodeDecodeError:
+            self._fail(f"{what}: not UTF-8")
+
+    def done(self) -> None:
+        for _ in self._left:
+            self._fail("more columns than announced")
+
+
+def read_result(
+    payload: bytes,
+    batch: BatchInput,
+    spec: InstanceSpec,
+    collections: frozenset[int],
+    place: Callable[[str], str],
+    sequence: int,
+    cpu_s: float,
+    memory_bytes: int,
+) -> BatchResult:
+    """The columns of a batch, or GuestViolation. `place` turns stack lines of the module into lines of the user's file."""
+
+    def fail(what: str) -> NoReturn:
+        raise GuestViolation(f"the guest broke the rules of its result: {what}", suspects=range(batch.count))
+
+    sections = _Sections(payload, fail)
+    try:
+        head: dict[str, Any] = json.loads(sections.next())
+        processed = head["processed"]
+        if not _is_count(processed, batch.count) or (processed == 0 and batch.count > 0):
+            fail(f"{processed!r} events processed of {batch.count}")
+        outputs = [_output(sections, entry, processed, spec, fail) for entry in head["outputs"]]
+        writes = [_writes(sections, entry, collections, spec.limits, fail) for entry in head["state"]]
+        faults = [_fault(entry, processed, spec, place, fail) for entry in head["faults"]]
+        logs = _logs(head["logs"], processed, fail)
+    except (ValueError, KeyError, TypeError, IndexError, RecursionError) as error:
+        fail(f"it cannot be read ({type(error).__name__})")
+    sections.done()
+    if len({group.stream for group in outputs}) != len(outputs):
+        fail("two columns for one stream")
+    if len({write.collection for write in writes}) != len(writes):
+        fail("two columns for one collection")
+    faults.extend(fault for index, fault in batch.condemned.items() if index < processed)
+    faults.sort(key=lambda fault: fault.index)
+    for earlier, later in zip(faults, faults[1:], strict=False):
+        if earlier.index == later.index:
+            fail("two faults of one event")
+    return BatchResult(
+        processed=processed,
+        outputs=outputs,
+        state=writes,
+        faults=faults,
+        logs=logs,
+        cpu_s=cpu_s,
+        memory_bytes=memory_bytes,
+        sequence=sequence,
+    )
+
+
+def _is_count(value: object, most: int) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool) and 0 <= value <= most
+
+
+def _output(
+    sections: _Sections, entry: Any, processed: int, spec: InstanceSpec, fail: Callable[[str], NoReturn]
+) -> OutputGroup:
+    stream, count, has_keys, has_sources = entry
+    if not _is_count(stream, len(spec.outputs) - 1):
+        fail(f"output stream {stream!r} is not declared")
+    if not _is_count(count, processed * spec.limits.outputs_per_event) or count == 0:
+        fail(f"{count!r} outputs from {processed} events")
+    values = sections.column(count, spec.limits.output_bytes, "outputs", spec.limits)
+    keys = sections.column(count, spec.limits.key_bytes * 6 + 2, "output keys", spec.limits) if has_keys else ""
+    sources: Sequence[int] | None = None
+    if has_sources:
+        found = array("I")
+        data = sections.next()
+        if len(data) != 4 * count:
+            fail("a column of sources of the wrong length")
+        found.frombytes(data)
+        before = 0
+        for source in found:
+            if source < before or source >= processed:
+                fail("sources that fall, or name events beyond the batch")
+            before = source
+        sources = found.tolist()
+    elif count != processed:
+        fail("outputs without sources")
+    return OutputGroup(stream=stream, count=count, keys=keys, values=values, sources=sources)
+
+
+def _writes(
+    sections: _Sections, entry: Any, collections: frozenset[int], limits: Limits, fail: Callable[[str], NoReturn]
+) -> StateWrites:
+    collection, puts, deletes, touched = entry
+    if collection not in collections:
+        fail(f"state collection {collection!r} was not opened")
+    if not all(_is_count(value, 100_000_000) for value in (puts, deletes, touched)):
+        fail("state counts that are no counts")
+    key_bytes = limits.key_bytes * 6 + 2
+    return StateWrites(
+        collection=collection,
+        puts=puts,
+        put_keys=sections.column(puts, key_bytes, "state keys", limits),
+        put_values=sections.column(puts, limits.state_value_bytes, "state values", limits),
+        deletes=deletes,
+        delete_keys=sections.column(deletes, key_bytes, "deleted state keys", limits),
+        touched=touched,
+        touched_keys=sections.column(touched, key_bytes, "touched state keys", limits),
+    )
+
+
+def _fault(
+    entry: Any, processed: int, spec: InstanceSpec, place: Callable[[str], str], fail: Callable[[str], NoReturn]
+) -> Fault:
+    index, error, stack, key = entry
+    if not _is_count(index, processed - 1) or not isinstance(error, str) or not isinstance(stack, str):
+        fail("a fault that is none")
+    limit = spec.limits.dead_letter_bytes
+    state_key = cut_text(key, spec.limits.key_bytes + 80) if isinstance(key, str) else None
+    return Fault(index=index, error=cut_text(error, limit), stack=cut_text(place(stack), limit), state_key=state_key)
+
+
+def _logs(entries: Any, processed: int, fail: Callable[[str], NoReturn]) -> list[LogLine]:
+    lines = []
+    size = 0
+    for index, level, message in entries:
+        if (
+            not isinstance(index, int)
+            or not -1 <= index < max(processed, 1)
+            or level not in _LEVELS
+            or not isinstance(message, str)
+        ):
+            fail("a log line that is none")
+        size += len(message)
+        if size > _MAX_LOG_BYTES:
+            fail("more log text than a batch may have")
+        lines.append(LogLine(index=index, level=level, message=cut_text(message, _MAX_LOG_BYTES)))
+    return lines
