@@ -41,6 +41,11 @@ class Probe(Group):
         """Take all that is left."""
         RAN.append({"ids": ids, "force": force})
 
+    @command
+    def words(self, *words: Annotated[str, "words"]) -> None:
+        """Take all words."""
+        RAN.append({"words": words})
+
 
 @pytest.fixture(autouse=True)
 def probe(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -109,6 +114,10 @@ def test_dashes_and_underscores_are_the_same_in_flags() -> None:
 
 def test_all_that_is_left_goes_to_a_command_that_takes_many() -> None:
     assert jeet("many", "3", "4", "--force")[1] == {"ids": (3, 4), "force": True}
+
+
+def test_words_after_two_dashes_may_look_like_flags_to_a_command_that_takes_many() -> None:
+    assert jeet("words", "--", "-c", "--x=1", "None")[1] == {"words": ("-c", "--x=1", "None")}
 
 
 def test_json_prints_the_facts_as_one_object(capfdbinary: pytest.CaptureFixture[bytes]) -> None:

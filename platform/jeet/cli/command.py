@@ -38,6 +38,9 @@ from typing import Any, Literal, ParamSpec, TypeVar, Union, get_args, get_origin
 
 from jeet.errors import UsageError
 
+LITERAL = "\x1e"
+"""leads a text that fire must take as it is, though it may look like a flag"""
+
 P = ParamSpec("P")
 R = TypeVar("R")
 
@@ -119,7 +122,7 @@ def command(method: Callable[P, R]) -> Callable[P, R]:
         values = []
         for index, text in enumerate(args):
             parameter = positional[min(index, len(positional) - 1)]
-            values.append(text if parameter.default is text else parameter.convert(text))
+            values.append(text if parameter.default is text else parameter.convert(text.removeprefix(LITERAL)))
         flags = {p.name: p for p in spec}
         named = {
             name: text if flags[name].default is text else flags[name].convert(text) for name, text in kwargs.items()

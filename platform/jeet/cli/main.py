@@ -19,7 +19,7 @@ from collections.abc import Callable, Sequence
 from importlib import import_module
 from typing import Any
 
-from jeet.cli.command import Call, Parameter, is_command, parameters
+from jeet.cli.command import LITERAL, Call, Parameter, is_command, parameters
 from jeet.cli.group import Group
 from jeet.cli.output import Output, visible
 from jeet.errors import JeetError, UsageError
@@ -177,7 +177,7 @@ def _name_arguments(name: str, spec: tuple[Parameter, ...], words: list[str]) ->
             raise UsageError(f"jeet {name} needs {parameter.typed}: {parameter.help or 'see jeet ' + name + ' --help'}")
     if rest:
         raise UsageError(f"jeet {name} takes no further argument {visible(rest[0])!r}; see jeet {name} --help")
-    return [*(f"--{argument}={text}" for argument, text in values.items()), *many]
+    return [*(f"--{argument}={text}" for argument, text in values.items()), *(LITERAL + text for text in many)]
 
 
 def _is_number(word: str) -> bool:

@@ -1,0 +1,1 @@
+select host, pid, since, heartbeat_age from jeet.coordinators;

@@ -1,0 +1,1 @@
+select observation, likely_cause, evidence, action, since from jeet.diagnosis;

@@ -1,0 +1,1 @@
+select name from jeet.functions order by name;

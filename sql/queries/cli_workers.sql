@@ -1,0 +1,1 @@
+select id, host, pid, version, status, tasks, heartbeat_age, started_at from jeet.workers order by id;
