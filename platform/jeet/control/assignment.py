@@ -2,7 +2,8 @@
 
 Promise: every task has a worker as soon as there is one; counts differ by at most one between workers; a task moves
 only if its worker is gone or holds more than its share; the same input gives the same answer, and an answer fed back
-changes nothing. Functions are spread over workers, and heavy tasks go to workers with little to do, as far as that allows.
+changes nothing. Functions are spread over workers, and heavy tasks go to workers with little to do, as far as that
+allows.
 
 An assignment is a hint. The lease says who may run a task, so two coordinators at once do no harm.
 """
