@@ -9,7 +9,7 @@ from typing import Any
 
 @dataclass(frozen=True)
 class Emit:
-    """An output stream that a module names. `declared`: in config.emits or .to(), not only in a call of context.emit."""
+    """An output stream that a module names; `declared` in config.emits or by .to(), not only in a context.emit call."""
 
     name: str
     declared: bool

@@ -1,7 +1,7 @@
 """One gate for JSON text, one verdict at every door: publish, outputs, state.
 
-Refused by name: NUL and lone surrogates (in strings and names), integers past 2^53-1, numbers of more digits or a larger
-exponent than the limits, nesting deeper than the limit, texts longer than the limit, and what is not JSON (NaN,
+Refused by name: NUL and lone surrogates (in strings and names), integers past 2^53-1, numbers of more digits or a
+larger exponent than the limits, nesting deeper than the limit, texts longer than the limit, and what is not JSON (NaN,
 Infinity, control characters, trailing text).
 A column of the guest's own making is scanned as bytes for the rare marks, and only the hits are looked at closely.
 """
@@ -83,14 +83,38 @@ def check_column(column: bytes, size_limit: int, limits: Limits = _DEFAULT) -> V
         or _deepest(column) > limits.depth
     )
     if len(column) > size_limit:
-        for line in column.split(b"\n"):
-            if len(line) > size_limit:
-                return Verdict("too_long", f"has {len(line)} bytes, more than {size_limit}")
+        longest = max(map(len, column.split(b"\n")))
+        if longest > size_limit:
+            return Verdict("too_long", f"has {longest} bytes, more than {size_limit}")
     if suspicious:
         for line in column.split(b"\n"):
             if line and (verdict := check_json(line, limits, size_limit=size_limit)) is not None:
                 return verdict
     return None
+
+
+_KEY = re.compile(r'"(?:[^"\\\x00-\x1f]|\\(?:["\\/bfnrt]|u[0-9a-fA-F]{4}))*"')
+
+
+def are_keys(column: str, count: int, key_bytes: int, *, nullable: bool) -> bool:
+    """Whether newline-joined texts are `count` JSON strings (or nulls) whose values have at most key_bytes of UTF-8."""
+    plain = (
+        "\\" not in column
+        and column[0] == column[-1] == '"'
+        and column.count('"') == 2 * count
+        and column.count('"\n"') == count - 1
+    )
+    lines = column.split("\n")
+    if plain and max(map(len, lines)) * 4 <= key_bytes:
+        return True
+    for line in lines:
+        if nullable and line == "null":
+            continue
+        if not plain and _KEY.fullmatch(line) is None:
+            return False
+        if len(line) * 4 > key_bytes and len(json.loads(line).encode("utf-8", "surrogatepass")) > key_bytes:
+            return False
+    return True
 
 
 def _deepest(column: bytes) -> int:
@@ -139,7 +163,7 @@ def _examine_escapes(data: bytes) -> Verdict | None:
     return None
 
 
-class _NumberRefused(Exception):  # noqa: N818  internal: carries a verdict out of the JSON parser
+class _NumberRefused(Exception):
     def __init__(self, verdict: Verdict) -> None:
         self.verdict = verdict
         super().__init__(str(verdict))
@@ -196,7 +220,7 @@ def _short(text: str) -> str:
 
 
 def cut_text(text: str, limit: int) -> str:
-    """Text that any database column takes: no NUL, no lone surrogates, at most `limit` bytes of UTF-8, cut with a mark."""
+    """Text that any database column takes: no NUL, no lone surrogates, at most `limit` bytes, cut with a mark."""
     data = text.replace("\0", "\\u0000").encode("utf-8", "backslashreplace")
     if len(data) <= limit:
         return data.decode()

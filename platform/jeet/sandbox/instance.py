@@ -88,7 +88,7 @@ class Instance:
 
     @property
     def recycle_due(self) -> bool:
-        """Whether the caller should make a new instance after its next commit: memory, or the official plugin's leak."""
+        """Whether to make a new instance after the next commit: memory, or the official plugin's leak."""
         used = self._machine.memory_bytes()
         return used > self._spec.limits.guest_memory_bytes * 3 // 4 or (
             self._caller.keeps_modules and self._calls > CALLS_BEFORE_RECYCLING

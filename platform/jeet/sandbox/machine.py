@@ -1,9 +1,9 @@
 """A machine: one plugin instance in one store, with its memory, its channel to the driver and its budgets.
 
 Promise: no call into the guest outlives its budgets, and no failure of the guest is more than a GuestTrap here.
-A budget is CPU time of this thread per event, host work not counted, with a longer limit of time as a backstop: at each
-tick of the engine (10 ms) the guest's own thread reads, from a word that the driver shares, which event runs. Time spent
-waiting counts for at most a tenth of a second each, so that a slow database or a stopped process condemns no event.
+A budget is CPU time of this thread per event, host work not counted, with a longer limit of time as a backstop: at
+each tick of the engine (10 ms) the guest's own thread reads, from a word that the driver shares, which event runs. Time
+spent waiting counts for at most a tenth of a second each, so that a slow database or a stopped process condemns none.
 Used in the thread that made it, and no other.
 """
 

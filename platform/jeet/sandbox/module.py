@@ -93,7 +93,8 @@ def read_bytecode(wasm: bytes, namespace: str, filename: str) -> bytes:
         at = end
     if not segments or "invoke" not in imports:
         raise reader.fail(
-            "this module holds no bytecode for a Javy plugin; build it with `javy build -C dynamic -C plugin=…`, or deploy the .js"
+            "this module holds no bytecode for a Javy plugin; build it with `javy build -C dynamic -C plugin=…`,"
+            " or deploy the .js"
         )
     return max(segments, key=len)
 
@@ -108,11 +109,13 @@ def _read_imports(reader: _Reader, at: int, namespace: str) -> set[str]:
         at += 1
         if _ALLOWED_IMPORTS.get(name) != kind:
             raise reader.fail(
-                f"it imports {module}.{name}; only memory, cabi_realloc and invoke are allowed (build it with `javy build -C dynamic`)"
+                f"it imports {module}.{name}; only memory, cabi_realloc and invoke are allowed"
+                " (build it with `javy build -C dynamic`)"
             )
         if module != namespace:
             raise reader.fail(
-                f"it was built for the plugin {module!r}, but this Jeet runs {namespace!r}; build it with -C plugin=… of that one, or deploy the .js"
+                f"it was built for the plugin {module!r}, but this Jeet runs {namespace!r}; build it with -C plugin=…"
+                " of that one, or deploy the .js"
             )
         found.add(name)
         if kind == 0:

@@ -10,7 +10,7 @@ from __future__ import annotations
 import hashlib
 import json
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -33,7 +33,7 @@ BUILT_IN = Path(__file__).with_name("jeet-plugin.wasm")
 _EXPORTS = ("memory", "initialize-runtime", "cabi_realloc", "compile-src", "invoke")
 _COMPILE_MEMORY = 256 * 1024 * 1024
 
-# What initialize-runtime may read from stdin (Javy's own plugin does; others read nothing). The first form that works is kept.
+# What initialize-runtime may read from stdin (Javy's own plugin does; others do not). The first that works is kept.
 _CONFIGURATIONS: tuple[bytes | None, ...] = (
     b'{"javy-stream-io":true,"text-encoding":true,"event-loop":true,"simd-json-builtins":false}',
     b'{"event-loop":true}',
@@ -101,11 +101,11 @@ class Plugin:
     # Making bytecode.
 
     def compile(self, source: str, filename: str, limits: Limits = Limits()) -> Compiled:  # noqa: B008  frozen
-        """Source to bytecode, inside the sandbox; DeployError (`file:line: what`) for a source that does not compile."""
+        """Source to bytecode, inside the sandbox; DeployError (`file:line: what`) for what does not compile."""
         read = read_source(source, filename, limits.source_bytes)
         try:
             bytecode = self._compile(read.text)
-        except _SyntaxFault as fault:
+        except _SyntaxFault:
             lines = source.count("\n") + 1
             try:
                 self._compile(source)
@@ -286,7 +286,8 @@ class Plugin:
                 break
         if best is None:
             raise PluginError(
-                f"{self.path} cannot serve: {reason or 'it gave no sign of life'}; a Javy plugin needs Javy.IO (javy_stream_io) and TextEncoder (text_encoding)"
+                f"{self.path} cannot serve: {reason or 'it gave no sign of life'}; a Javy plugin needs Javy.IO"
+                " (javy_stream_io) and TextEncoder (text_encoding)"
             )
         self._engine.keep("probe", digest, json.dumps({"configuration": best[0], "jobs": best[1]}).encode())
         return _CONFIGURATIONS[best[0]], best[1]
@@ -311,14 +312,14 @@ class Plugin:
 _ENTRY = b"__jeet"
 
 
-class _SyntaxFault(Exception):  # noqa: N818  internal: becomes a DeployError with the file's name
+class _SyntaxFault(Exception):
     def __init__(self, what: str, line: int) -> None:
         self.what = what
         self.line = line
         super().__init__(what)
 
 
-class ModuleFailed(Exception):  # noqa: N818  internal: becomes a DriverRefused
+class ModuleFailed(Exception):
     """A module's top level threw."""
 
     def __init__(self, error: str, stack: str) -> None:
@@ -349,7 +350,7 @@ def _deploy_error(filename: str, error: str, stack: str) -> DeployError:
 
 def place(stack: str, filename: str) -> str:
     """A stack of the guest with the driver's frames taken out and the user's file named."""
-    kept = []
+    kept: list[str] = []
     for line in stack.splitlines():
         found = _PLACE.search(line)
         if found is not None:
@@ -376,7 +377,7 @@ def _three_words(data: bytes) -> tuple[int, int, int]:
     return (*_two_words(data), int.from_bytes(data[8:12], "little"))
 
 
-def _nothing_yet(machine: Machine) -> object:
+def _nothing_yet(machine: Machine) -> Callable[[int, bytes], bytes | None]:
     def on_frame(_op: int, _payload: bytes) -> bytes | None:
         machine.violate("the module's top level spoke to the host")
         return None

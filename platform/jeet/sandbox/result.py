@@ -10,6 +10,7 @@ from __future__ import annotations
 import json
 from array import array
 from collections.abc import Callable, Sequence
+from itertools import pairwise
 from typing import Any, NoReturn, get_args
 
 from jeet.sandbox.call import (
@@ -23,7 +24,7 @@ from jeet.sandbox.call import (
     OutputGroup,
     StateWrites,
 )
-from jeet.sandbox.gate import check_column, cut_text
+from jeet.sandbox.gate import are_keys, check_column, cut_text
 from jeet.sandbox.limits import Limits
 from jeet.sandbox.machine import split_sections
 
@@ -40,9 +41,10 @@ class _Sections:
         self._left = iter(sections)
 
     def next(self) -> bytes:
-        for section in self._left:
-            return section
-        self._fail("a column is missing")
+        section = next(self._left, None)
+        if section is None:
+            self._fail("a column is missing")
+        return section
 
     def column(self, count: int, limit: int, what: str, limits: Limits) -> str:
         """A text column of `count` JSON values; an empty one when count is 0."""
@@ -62,6 +64,13 @@ class _Sections:
         except UnicodeDecodeError:
             self._fail(f"{what}: not UTF-8")
 
+    def keys(self, count: int, what: str, limits: Limits, *, nullable: bool = False) -> str:
+        """A column of JSON strings (or nulls) of at most key_bytes each."""
+        column = self.column(count, limits.key_bytes * 6 + 2, what, limits)
+        if count and not are_keys(column, count, limits.key_bytes, nullable=nullable):
+            self._fail(f"{what}: a key that is no string of at most {limits.key_bytes} bytes")
+        return column
+
     def done(self) -> None:
         for _ in self._left:
             self._fail("more columns than announced")
@@ -77,7 +86,7 @@ def read_result(
     cpu_s: float,
     memory_bytes: int,
 ) -> BatchResult:
-    """The columns of a batch, or GuestViolation. `place` turns stack lines of the module into lines of the user's file."""
+    """The columns of a batch, or GuestViolation. `place` turns a stack of the module into one of the user's file."""
 
     def fail(what: str) -> NoReturn:
         raise GuestViolation(f"the guest broke the rules of its result: {what}", suspects=range(batch.count))
@@ -88,7 +97,7 @@ def read_result(
         processed = head["processed"]
         if not _is_count(processed, batch.count) or (processed == 0 and batch.count > 0):
             fail(f"{processed!r} events processed of {batch.count}")
-        outputs = [_output(sections, entry, processed, spec, fail) for entry in head["outputs"]]
+        outputs = [_output(sections, entry, processed, batch, spec, fail) for entry in head["outputs"]]
         writes = [_writes(sections, entry, collections, spec.limits, fail) for entry in head["state"]]
         faults = [_fault(entry, processed, spec, place, fail) for entry in head["faults"]]
         logs = _logs(head["logs"], processed, fail)
@@ -101,7 +110,7 @@ def read_result(
         fail("two columns for one collection")
     faults.extend(fault for index, fault in batch.condemned.items() if index < processed)
     faults.sort(key=lambda fault: fault.index)
-    for earlier, later in zip(faults, faults[1:], strict=False):
+    for earlier, later in pairwise(faults):
         if earlier.index == later.index:
             fail("two faults of one event")
     return BatchResult(
@@ -121,7 +130,12 @@ def _is_count(value: object, most: int) -> bool:
 
 
 def _output(
-    sections: _Sections, entry: Any, processed: int, spec: InstanceSpec, fail: Callable[[str], NoReturn]
+    sections: _Sections,
+    entry: Any,
+    processed: int,
+    batch: BatchInput,
+    spec: InstanceSpec,
+    fail: Callable[[str], NoReturn],
 ) -> OutputGroup:
     stream, count, has_keys, has_sources = entry
     if not _is_count(stream, len(spec.outputs) - 1):
@@ -129,7 +143,7 @@ def _output(
     if not _is_count(count, processed * spec.limits.outputs_per_event) or count == 0:
         fail(f"{count!r} outputs from {processed} events")
     values = sections.column(count, spec.limits.output_bytes, "outputs", spec.limits)
-    keys = sections.column(count, spec.limits.key_bytes * 6 + 2, "output keys", spec.limits) if has_keys else ""
+    keys = sections.keys(count, "output keys", spec.limits, nullable=True) if has_keys else None
     sources: Sequence[int] | None = None
     if has_sources:
         found = array("I")
@@ -145,7 +159,17 @@ def _output(
         sources = found.tolist()
     elif count != processed:
         fail("outputs without sources")
+    if keys is None:
+        keys = _keys_of_sources(batch, count, sources)
     return OutputGroup(stream=stream, count=count, keys=keys, values=values, sources=sources)
+
+
+def _keys_of_sources(batch: BatchInput, count: int, sources: Sequence[int] | None) -> str:
+    """Each output has the key of the event that made it."""
+    if not batch.keys or (sources is None and count == batch.count):
+        return batch.keys.decode()
+    lines = batch.keys.decode().split("\n")
+    return "\n".join(lines[:count] if sources is None else [lines[source] for source in sources])
 
 
 def _writes(
@@ -156,16 +180,15 @@ def _writes(
         fail(f"state collection {collection!r} was not opened")
     if not all(_is_count(value, 100_000_000) for value in (puts, deletes, touched)):
         fail("state counts that are no counts")
-    key_bytes = limits.key_bytes * 6 + 2
     return StateWrites(
         collection=collection,
         puts=puts,
-        put_keys=sections.column(puts, key_bytes, "state keys", limits),
+        put_keys=sections.keys(puts, "state keys", limits),
         put_values=sections.column(puts, limits.state_value_bytes, "state values", limits),
         deletes=deletes,
-        delete_keys=sections.column(deletes, key_bytes, "deleted state keys", limits),
+        delete_keys=sections.keys(deletes, "deleted state keys", limits),
         touched=touched,
-        touched_keys=sections.column(touched, key_bytes, "touched state keys", limits),
+        touched_keys=sections.keys(touched, "touched state keys", limits),
     )
 
 

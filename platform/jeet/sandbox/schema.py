@@ -20,7 +20,7 @@ _MAX_MESSAGE = 2000
 
 def check_schema(schema: object) -> None:
     """DeployError if this is not a JSON Schema of 2020-12."""
-    if not isinstance(schema, Mapping | bool):
+    if not isinstance(schema, dict | bool):
         raise DeployError("config.input must be a JSON Schema (an object)")
     try:
         jsonschema_rs.Draft202012Validator(schema, validate_formats=True)
@@ -32,7 +32,9 @@ class InputSchema:
     """A compiled schema."""
 
     def __init__(self, schema: Mapping[str, Any] | bool) -> None:
-        self._validator = jsonschema_rs.Draft202012Validator(schema, validate_formats=True)
+        self._validator = jsonschema_rs.Draft202012Validator(
+            schema if isinstance(schema, bool) else dict(schema), validate_formats=True
+        )
 
     def condemn(self, batch: BatchInput) -> dict[int, Fault]:
         """The events that break the schema, each with a fault that names the failing path."""

@@ -1,7 +1,7 @@
 """A function's source: read once with a parser, and rewritten so that its exports can be handed to the driver.
 
-`export default EXPR`, `export const …` and `export { … }` become plain statements of the same length, so that lines stay
-as they are; one call after the last line hands the exported values over. What cannot be rewritten is refused by line.
+`export default EXPR`, `export const …` and `export { … }` become plain statements, so that lines stay as they are; one
+call after the last line hands the exported values over. What cannot be rewritten is refused by line.
 """
 
 from __future__ import annotations
@@ -166,8 +166,8 @@ def _mutable_variables(node: Node) -> Iterator[Lint]:
         if name is not None:
             yield Lint(
                 declarator.start_point[0] + 1,
-                f"{_text(name)} is a module-level variable: it is not state, is lost when the task moves and is not rolled"
-                " back; use const for a constant, or state.<collection>[key]",
+                f"{_text(name)} is a module-level variable: it is not state, is lost when the task moves and is"
+                " not rolled back; use const for a constant, or state.<collection>[key]",
             )
 
 

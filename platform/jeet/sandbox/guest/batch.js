@@ -7,6 +7,8 @@ const faults = []; // [index, error, stack, state key]
 let entrySteps = [];
 let waitingFor = 0; // serial of the event whose promise is awaited, 0 if none
 let serials = 0;
+let mustSettle = true; // false: the source has nothing that could start a promise job
+const NEVER_SETTLES = 'the promise of this event never settles: nothing is left that could resolve it';
 const MAX_ERROR = 16384;
 
 const batch = {
@@ -159,9 +161,13 @@ function goOn(start) {
       } else {
         waiting = runSteps(steps, event, newContext(i));
       }
-      if (waiting !== undefined) {
-        waitFor(waiting, i);
-        return undefined;
+      if (native === null) {
+        if (waiting !== undefined) {
+          waitFor(waiting, i);
+          return undefined;
+        }
+      } else if (mustSettle) {
+        settle(waiting);
       }
       endEvent();
     } catch (error) {
@@ -170,6 +176,26 @@ function goOn(start) {
     running.serial = 0;
   }
   return finish(count);
+}
+
+// On a plugin that runs promise jobs at will: all that the event started ends here, and a rejection nobody handled is
+// the event's failure.
+function settle(waiting) {
+  if (waiting === undefined) {
+    native.drainJobs();
+  } else {
+    let state = 0;
+    let reason;
+    waiting.then(() => { state = 1; }, (error) => { state = 2; reason = error; });
+    native.drainJobs();
+    if (state === 0) throw new Error(NEVER_SETTLES);
+    if (state === 2) {
+      native.takeRejection();
+      throw reason;
+    }
+  }
+  const rejected = native.takeRejection();
+  if (rejected !== undefined) throw rejected.reason;
 }
 
 function waitFor(promise, index) {
@@ -202,12 +228,17 @@ function giveUpWaiting() {
   if (waitingFor === 0) return;
   waitingFor = 0;
   const { index } = running;
-  fail(index, new Error('the promise of this event never settles: nothing is left that could resolve it'));
+  fail(index, new Error(NEVER_SETTLES));
   running.serial = 0;
   goOn(index + 1);
 }
 
 function fail(index, error) {
+  if (native !== null && mustSettle) {
+    // What the event left running must not reach into the next one.
+    native.drainJobs();
+    native.takeRejection();
+  }
   const key = running.collection === null ? null : running.key === '' ? `${running.collection.name}` : `${running.collection.name}[${running.key}]`;
   undoAll();
   takeBackOutputs();

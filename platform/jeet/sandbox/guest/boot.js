@@ -15,6 +15,7 @@ function open(sections) {
   outputLimit = spec.limits.output_bytes;
   outputsPerEvent = spec.limits.outputs_per_event;
   logLimit = spec.limits.log_bytes;
+  mustSettle = spec.settle;
   usage.maxEntries = spec.cache_entries;
   usage.maxBytes = spec.cache_bytes;
   declareOutputs(spec.outputs);
@@ -26,6 +27,7 @@ function takeExports(exports) {
 }
 
 function useExports() {
+  if (moduleExports === null && native !== null) moduleExports = native.namespace(); // a .wasm, its source not rewritten
   const handler = moduleExports === null ? undefined : moduleExports.default;
   if (handler !== undefined) {
     if (typeof handler !== 'function') {
@@ -136,6 +138,7 @@ function boot() {
   hidden(globalThis, 'stream', stream);
   hidden(globalThis, 'state', state);
   hidden(globalThis, '__jeet', entry);
+  if (native !== null) native.register('__jeet', entry);
   freeze(contextPrototype);
   freeze(crypto);
   freeze(userConsole);

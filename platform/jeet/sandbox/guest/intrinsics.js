@@ -16,6 +16,9 @@ const ObjectPrototype = Object.prototype;
 const classOf = ObjectPrototype.toString;
 const MAX_INTEGER = 9007199254740991;
 
+// What the built-in plugin has beyond Javy, or null.
+const native = typeof Javy.Jeet === 'object' ? { ...Javy.Jeet } : null;
+
 function hidden(target, name, value) {
   defineProperty(target, name, { value, writable: false, enumerable: false, configurable: false });
 }
