@@ -221,7 +221,10 @@ class Plugin:
         return known
 
     def _boot(self, machine: Machine, compiled: Compiled, spec: InstanceSpec) -> None:
-        self._evaluate(machine, self._driver)
+        try:
+            self._evaluate(machine, self._driver)
+        except ModuleFailed as failed:
+            raise PluginError(f"{self.path} cannot run Jeet's own code: {failed.error}") from failed
         ask_driver(machine, self, BOOT_BUDGET, b"open", _open_message(spec, compiled))
         machine.on_frame = _nothing_yet(machine)
         try:

@@ -17,7 +17,11 @@ const classOf = ObjectPrototype.toString;
 const MAX_INTEGER = 9007199254740991;
 
 // What the built-in plugin has beyond Javy, or null.
-const native = typeof Javy.Jeet === 'object' ? { ...Javy.Jeet } : null;
+const native = typeof Javy.Jeet === 'object' ? takeExtras(Javy.Jeet) : null;
+
+function takeExtras({ register, namespace, drainJobs, takeRejection, memoryUsage }) {
+  return { register, namespace, drainJobs, takeRejection, memoryUsage };
+}
 
 function hidden(target, name, value) {
   defineProperty(target, name, { value, writable: false, enumerable: false, configurable: false });
