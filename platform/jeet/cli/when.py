@@ -11,7 +11,7 @@ _UNITS = {"ms": 0.001, "s": 1, "m": 60, "h": 3600, "d": 86400}
 
 
 def since(text: str, now: datetime) -> datetime:
-    """The moment that `text` names: `90s`, `10m`, `2h`, `7d` before now, or an ISO date or time (UTC without a zone)."""
+    """The moment that `text` names: `90s`, `10m`, `2h`, `7d` before now, or an ISO date or time (in UTC)."""
     if match := re.fullmatch(r"(\d{1,9})(ms|s|m|h|d)", text):
         try:
             return now - timedelta(seconds=int(match[1]) * _UNITS[match[2]])
