@@ -1,8 +1,8 @@
 """A lease is the proof that one worker, and no other, may run a task: an advisory lock and an epoch.
 
-Promise: one epoch of a task can commit at a time. Two workers may believe that they own it; only the newer can write. The
-lock is the hint and the fast sign of a crash; the epoch, bumped before anything is read, is the law.
-A predecessor that stalls inside a transaction holds the task's row: it gets 200 ms, then its backend is ended.
+Promise: one epoch of a task can commit at a time. Two workers may believe that they own it; only the newer can write.
+The lock is the hint and the fast sign of a crash; the epoch, bumped before anything is read, is the law. A
+predecessor that stalls inside a transaction holds the task's row: it gets 200 ms, then its backend is ended.
 """
 
 from __future__ import annotations
@@ -60,14 +60,20 @@ class Owner:
 async def acquire(
     db: Connection, helper: Connection, owner: Owner, tasks: Sequence[TaskId], *, hold_ttl: bool = True
 ) -> list[Lease]:
-    """Bump the epochs of tasks whose locks are held, and read where they stand; leaves out those that are not ours to run.
+    """Bump the epochs of tasks whose locks are held and read where they stand; leaves out what is not ours to run.
 
     `helper` is a second connection, used only when somebody sits on one of the rows.
     """
     if not tasks:
         return []
     taking = asyncio.ensure_future(
-        db.fetch("select * from jeet_internal.acquire_tasks($1, $2, $3, $4)", owner.worker_id, owner.backend_pid, tasks, hold_ttl)
+        db.fetch(
+            "select * from jeet_internal.acquire_tasks($1, $2, $3, $4)",
+            owner.worker_id,
+            owner.backend_pid,
+            tasks,
+            hold_ttl,
+        )
     )
     waited_s = 0.0
     try:
@@ -78,7 +84,11 @@ async def acquire(
                 for row in await helper.fetch(
                     query("end_blockers"), db.get_server_pid(), waited_s >= _PATIENCE_WITH_OTHERS_S, owner.backend_pid
                 ):
-                    log.warning("ended a session that sat on a task", backend_pid=row["pid"], application=row["application_name"])
+                    log.warning(
+                        "ended a session that sat on a task",
+                        backend_pid=row["pid"],
+                        application=row["application_name"],
+                    )
         return [_lease(row) for row in taking.result()]
     finally:
         if not taking.done():

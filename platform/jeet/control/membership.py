@@ -1,10 +1,11 @@
 """A worker's membership: one row, one liveness lock, one direct connection, one thread that nothing else can delay.
 
-Promise: while the liveness lock is held, this incarnation lives; every task lock it holds sits on the same connection and
-goes with it. Heartbeats come from a thread of their own, so neither a busy guest nor a busy event loop can hold one back.
-On failure (connection lost, heartbeat unanswered past the timeout, row declared lost): `on_lost` is called once, with a
-StopWorker, and every request from then on fails with it. The locks are gone by then; the epochs guard what is still under
-way. A worker goes on under a new incarnation, which is a new Membership.
+Promise: while the liveness lock is held, this incarnation lives; every task lock it holds sits on the same connection
+and goes with it. Heartbeats come from a thread of their own, so neither a busy guest nor a busy event loop can hold
+one back.
+On failure (connection lost, heartbeat unanswered past the timeout, row declared lost): `on_lost` is called once, with
+a StopWorker, and every request from then on fails with it. The locks are gone by then; the epochs guard what is still
+under way. A worker goes on under a new incarnation, which is a new Membership.
 """
 
 from __future__ import annotations
@@ -119,7 +120,9 @@ class Membership:
         self._left = True
         with contextlib.suppress(StopWorker):
             await self._ask(
-                lambda db: db.execute("delete from jeet_internal.worker where id = %s", (self._joined.result().worker_id,))
+                lambda db: db.execute(
+                    "delete from jeet_internal.worker where id = %s", (self._joined.result().worker_id,)
+                )
             )
         await self.abandon("left")
 
@@ -180,7 +183,9 @@ class Membership:
             self._give_up(
                 error
                 if isinstance(error, StopWorker)
-                else StopWorker(f"the connection that holds this worker's locks is gone ({error}); the worker joins again")
+                else StopWorker(
+                    f"the connection that holds this worker's locks is gone ({error}); the worker joins again"
+                )
             )
         finally:
             self._bell.close()
@@ -222,7 +227,9 @@ class Membership:
                     self._answer(db, *self._requests.get())
         raise self._lost
 
-    def _answer(self, db: psycopg.Connection, work: Callable[[psycopg.Connection], object], future: Future[object]) -> None:
+    def _answer(
+        self, db: psycopg.Connection, work: Callable[[psycopg.Connection], object], future: Future[object]
+    ) -> None:
         if not future.set_running_or_notify_cancel():
             return
         try:
@@ -234,7 +241,10 @@ class Membership:
 
     def _beat(self, db: psycopg.Connection) -> None:
         sent = self._clock.monotonic()
-        values = {"worker": self._joined.result().worker_id if self._joined.done() else None, "draining": self._draining}
+        values = {
+            "worker": self._joined.result().worker_id if self._joined.done() else None,
+            "draining": self._draining,
+        }
         row = db.execute(query("heartbeat"), values).fetchone()
         if row is None:
             raise StopWorker(

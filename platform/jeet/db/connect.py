@@ -1,7 +1,7 @@
 """Opens asyncpg connections from any address that libpq understands, each named for what it does and set up for it.
 
-Promise: no session of ours is ended by an idle timeout of the server's, and none waits for a dead peer for long. The name
-in pg_stat_activity says which process and which part of it holds the connection.
+Promise: no session of ours is ended by an idle timeout of the server's, and none waits for a dead peer for long. The
+name in pg_stat_activity says which process and which part of it holds the connection.
 """
 
 from __future__ import annotations
@@ -18,10 +18,11 @@ if TYPE_CHECKING:
 
 # What libpq knows and asyncpg would take for a setting of the server.
 _LIBPQ_ONLY = {
-    "channel_binding", "connect_timeout", "fallback_application_name", "gssdelegation", "gssencmode", "hostaddr", "keepalives",
-    "keepalives_count", "keepalives_idle", "keepalives_interval", "load_balance_hosts", "max_protocol_version",
-    "min_protocol_version", "replication", "require_auth", "requirepeer", "requiressl", "service", "servicefile", "sslcompression",
-    "sslsni", "tcp_user_timeout", "application_name",
+    "application_name", "channel_binding", "connect_timeout", "fallback_application_name", "gssdelegation",
+    "gssencmode",
+    "hostaddr", "keepalives", "keepalives_count", "keepalives_idle", "keepalives_interval", "load_balance_hosts",
+    "max_protocol_version", "min_protocol_version", "replication", "require_auth", "requirepeer", "requiressl",
+    "service", "servicefile", "sslcompression", "sslsni", "tcp_user_timeout",
 }  # fmt: skip
 
 SESSION = {

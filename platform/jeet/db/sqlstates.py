@@ -1,8 +1,9 @@
 """What an error of the database means for the work that met it: one table, consulted everywhere.
 
-RETRY: nothing was changed and the same call may succeed; never the fault of an event. DOUBT: the connection went away, so
-whether the statement took effect is unknown until somebody reads. DATA: the values handed over cannot be stored; the
-event that made them is at fault. LEASE, MOVED: the commit's own fence. SEGMENT: the log lacks a segment; make it, retry.
+RETRY: nothing was changed and the same call may succeed; never the fault of an event. DOUBT: the connection went
+away, so whether the statement took effect is unknown until somebody reads. DATA: the values handed over cannot be
+stored; the event that made them is at fault. LEASE, MOVED: the commit's own fence. SEGMENT: the log lacks a segment;
+make it, retry.
 """
 
 from __future__ import annotations

@@ -10,11 +10,10 @@ import json
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-import asyncpg
-
 from jeet.db.sqlstates import Verdict, verdict
 from jeet.errors import JeetError, RetryLater, StopTask
 from jeet.ids import StreamId, TaskId
+from jeet.task.data import DRIVER_ERRORS, InDoubt
 from jeet.task.effects import Effects
 
 if TYPE_CHECKING:
@@ -29,11 +28,13 @@ class LeaseLost(StopTask):
     def __init__(self, tasks: frozenset[TaskId]) -> None:
         self.tasks = tasks
         listed = ", ".join(map(str, sorted(tasks)))
-        super().__init__(f"task {listed} was taken over or changed; its batch was rolled back and whoever holds the task reads it again")
+        super().__init__(
+            f"task {listed} was taken over or changed; its batch was rolled back and the task's owner reads it again"
+        )
 
 
-class CommitInDoubt(JeetError):
-    """Whether the commit took effect is unknown: the connection must be closed and the checkpoints read `for update`."""
+class CommitInDoubt(InDoubt):
+    """Whether the commit took effect is unknown: close the connection, and take the tasks over anew."""
 
 
 class DataRefused(JeetError):
@@ -45,10 +46,10 @@ class SegmentMissing(JeetError):
 
 
 async def commit(db: Connection, work: Sequence[Effects]) -> None:
-    """Write it all, or raise one of: LeaseLost, DataRefused, SegmentMissing, RetryLater (nothing written), CommitInDoubt."""
+    """Write it all, or nothing and raise LeaseLost, DataRefused, SegmentMissing, RetryLater; or raise CommitInDoubt."""
     try:
         await db.fetchval(_COMMIT, *_arguments(sorted(work, key=lambda effects: effects.lease.task_id)))
-    except (asyncpg.PostgresError, asyncpg.InterfaceError, asyncpg.InternalClientError, OSError, TimeoutError) as error:
+    except DRIVER_ERRORS as error:
         raise _meaning(error) from error
 
 
@@ -65,7 +66,9 @@ def _meaning(error: Exception) -> JeetError:
         case Verdict.DOUBT:
             return CommitInDoubt(f"the connection failed during a commit: {error or type(error).__name__}")
         case Verdict.BUG:
-            return CommitInDoubt(f"the commit failed in a way that is not expected ({getattr(error, 'sqlstate', '')}): {error}")
+            return CommitInDoubt(
+                f"the commit failed in a way that is not expected ({getattr(error, 'sqlstate', '')}): {error}"
+            )
 
 
 def output_streams(work: Sequence[Effects]) -> list[StreamId]:

@@ -1,7 +1,8 @@
 """What one batch of one task wants written: values only, taken from the guest's answer and made safe on the way.
 
-Promise: nothing here was named by the guest. Task, stream, version and offsets come from the lease and the checkpoint;
-output streams and collections are looked up by index. Text for dead letters and logs holds nothing that Postgres refuses.
+Promise: nothing here was named by the guest. Task, stream, version and offsets come from the lease and the
+checkpoint; output streams and collections are looked up by index. Text for dead letters and logs holds nothing that
+Postgres refuses.
 """
 
 from __future__ import annotations
@@ -9,7 +10,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 from jeet.control.lease import Lease
 from jeet.ids import Offset, StreamId
@@ -27,6 +28,11 @@ def safe_text(text: str, limit: int = TEXT_LIMIT) -> str:
     """`text` without what Postgres cannot store, cut at `limit` with a mark."""
     text = _UNSTORABLE.sub("\ufffd", text[: limit + 1])
     return text if len(text) <= limit else text[:limit] + " … [cut]"
+
+
+def storable(text: str) -> bool:
+    """Whether Postgres can store `text` as it is."""
+    return _UNSTORABLE.search(text) is None
 
 
 @dataclass(frozen=True)
@@ -115,24 +121,16 @@ class Events:
         return Offset(self.batch.first_offset + index if self.batch.offsets is None else self.batch.offsets[index])
 
 
-@dataclass(frozen=True)
-class Collections:
-    """TTLs of a function's collections, by id, in ms."""
-
-    ttl_ms: Mapping[int, float | None] = field(default_factory=dict)
-
-    def expiry(self, collection: int, now_ms: float, hold_ms: float) -> float | None:
-        """When what is written now expires, as stored: the clock shown by `expires_at + ttl_hold` is the real one."""
-        ttl = self.ttl_ms.get(collection)
-        return None if ttl is None else now_ms + ttl - hold_ms
-
-
-def effects_of(lease: Lease, events: Events, result: BatchResult, ttls: Collections, *, attempts: int) -> Effects:
+def effects_of(
+    lease: Lease, events: Events, result: BatchResult, ttl_ms: Mapping[int, float | None], *, attempts: int
+) -> Effects:
     """What is to be written for `result`, the guest's answer to `events` (all of them if they come from the inbox)."""
     batch = events.batch
 
     def expiry(collection: int) -> float | None:
-        return ttls.expiry(collection, batch.now_ms, lease.ttl_hold_ms)
+        # As stored: what everybody compares with the clock is expires_at + ttl_hold.
+        ttl = ttl_ms.get(collection)
+        return None if ttl is None else batch.now_ms + ttl - lease.ttl_hold_ms
 
     faulty = {fault.index for fault in result.faults}
     return Effects(
@@ -141,7 +139,9 @@ def effects_of(lease: Lease, events: Events, result: BatchResult, ttls: Collecti
         origin=events.stream,
         start=events.start,
         end=Offset(batch.first_offset + result.processed),
-        puts=[Puts(w.collection, expiry(w.collection), w.puts, w.put_keys, w.put_values) for w in result.state if w.puts],
+        puts=[
+            Puts(w.collection, expiry(w.collection), w.puts, w.put_keys, w.put_values) for w in result.state if w.puts
+        ],
         touches=[Touches(w.collection, expiry(w.collection), w.touched_keys) for w in result.state if w.touched],
         deletes=[Deletes(w.collection, w.delete_keys) for w in result.state if w.deletes],
         outputs=[output for group in result.outputs if (output := _output(lease, group))],

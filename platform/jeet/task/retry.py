@@ -1,7 +1,7 @@
 """A failed event: again later, set aside, or stop here. Decisions only; nothing here does anything.
 
-A batch that failed as a whole hides the event at fault. `Careful` narrows it down: the suspects run in ever smaller pieces,
-each in a commit of its own, until one event is left; only an event that failed alone is judged.
+A batch that failed as a whole hides the event at fault. `Careful` narrows it down: the suspects run in ever smaller
+pieces, each in a commit of its own, until one event is left; only an event that failed alone is judged.
 """
 
 from __future__ import annotations
@@ -63,7 +63,7 @@ def judge(policy: OnError, attempt: int, waited_s: float) -> Judgement:
         return Judgement(Verdict.HALT)
     if policy.kind == "retry" and attempt <= policy.retries:
         # Doubling, but cut at what is left, and given up when nothing is.
-        wait_s = min(policy.backoff_s * 2 ** (attempt - 1), LONGEST_RETRY_S - waited_s)
+        wait_s = min(policy.backoff_s * 2.0 ** (attempt - 1), LONGEST_RETRY_S - waited_s)
         if wait_s > 0 or policy.backoff_s == 0:
             return Judgement(Verdict.RETRY, max(wait_s, 0.0))
     return Judgement(Verdict.SET_ASIDE)
@@ -71,12 +71,12 @@ def judge(policy: OnError, attempt: int, waited_s: float) -> Judgement:
 
 def backoff_s(failures: int, random: Random, *, first_s: float = 0.02, most_s: float = 2.0) -> float:
     """How long to wait before trying again something that failed `failures` times in a row for no fault of its own."""
-    return min(most_s, first_s * 2 ** min(failures, 16)) * (0.5 + random.random())
+    return min(most_s, first_s * 2.0 ** min(failures, 16)) * (0.5 + random.random())
 
 
 @dataclass(frozen=True)
 class Careful:
-    """The event at fault is in `[start, end)`: what comes before runs as usual, these in pieces, what comes after as usual."""
+    """The event at fault is in `[start, end)`: these run in pieces, what comes before and after runs as usual."""
 
     start: Offset
     end: Offset
@@ -117,7 +117,7 @@ class Careful:
 
 
 def after_crashes(position: Offset, crashes: int, recorded: Mapping[Offset, int], window: int) -> Careful | None:
-    """How to begin at `position` when earlier owners died: with care if events are on record or nothing got through twice."""
+    """How to begin when earlier owners died: with care if events are on record, or if nothing got through twice."""
     if recorded:
         return Careful(position, Offset(max(recorded) + 1), piece=CRASH_PIECE, crashed=recorded)
     if crashes >= 2:

@@ -1,0 +1,389 @@
+"""A lane runs many tasks: one thread for their guests, connections of its own for their data.
+
+    pick -> prepare -> guest -> commit        the commit of one cycle overlaps reading and guests of the next
+
+Promise: of each task at most one batch is uncommitted beyond the one that runs, and a commit carries all batches of a
+cycle. A batch whose commit fails is undone together with what ran on top of it. On any doubt about a commit the
+connection is closed, the instance is thrown away and the task is taken over anew, under a new epoch: that waits for
+the old commit to end, and then reads where it left the checkpoint.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import defaultdict
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, replace
+from random import Random
+from typing import Any
+
+from jeet.clock import SYSTEM_CLOCK, Clock
+from jeet.errors import RetryLater, SandboxError
+from jeet.ids import FunctionId, Offset, TaskId
+from jeet.sandbox.call import BatchResult
+from jeet.sandbox.instance import Instance
+from jeet.task.data import DataConnection
+from jeet.task.prepare import prepare
+from jeet.task.retry import backoff_s
+from jeet.task.running import Halt, RunningTask, Turn
+from jeet.task.state import StateConnection
+from jeet.task.wake import Wake
+from jeet.task.writer import Writer
+from jeet.telemetry import logger
+
+log = logger(__name__)
+
+CYCLE_BATCHES = 2
+"""full batches that one commit may carry; more tasks get their turn when those have less to do"""
+
+
+@dataclass(frozen=True)
+class LaneSettings:
+    """The few values that a lane needs."""
+
+    database_url: str
+    batch_events: int
+    batch_bytes: int
+    slice_s: float
+    memory_bytes: float
+    max_attempts: int
+    commit_timeout_s: float
+    lock_timeout_s: float
+
+    def session(self) -> Mapping[str, str]:
+        """Settings of data connections: every statement is bounded, and joins go by index whatever statistics say."""
+        return {
+            "statement_timeout": str(int(self.commit_timeout_s * 1000)),
+            "lock_timeout": str(int(self.lock_timeout_s * 1000)),
+            "idle_in_transaction_session_timeout": str(int(self.commit_timeout_s * 1000)),
+            "enable_hashjoin": "off",
+            "enable_mergejoin": "off",
+            "enable_seqscan": "off",
+        }
+
+
+class Lane:
+    """Runs the tasks it is given until it is told to drain; cancelled, it stops at once, nothing half done."""
+
+    def __init__(
+        self,
+        name: str,
+        settings: LaneSettings,
+        wake: Wake,
+        on_lost: Callable[[TaskId], None],
+        *,
+        clock: Clock = SYSTEM_CLOCK,
+        random: Random | None = None,
+    ) -> None:
+        self.name = name
+        self.tasks: dict[TaskId, RunningTask] = {}
+        self.state = StateConnection(settings.database_url, settings.commit_timeout_s)
+        self._settings = settings
+        self._wake = wake
+        self._on_lost = on_lost
+        self._clock = clock
+        self._random = random or Random()
+        self._stir = asyncio.Event()
+        self._draining = False
+        self._turns = 0
+        self._spent_s: dict[FunctionId, float] = defaultdict(float)
+        self._halts: list[tuple[RunningTask, Halt]] = []
+        self._writing: asyncio.Task[None] | None = None
+        self._reads = DataConnection(settings.database_url, f"jeet-worker fetch {name}", settings.session())
+        self._writer = Writer(
+            settings.database_url,
+            f"jeet-worker commit {name}",
+            settings.session(),
+            on_lost=self._lost,
+            on_halt=lambda task, halt: self._halts.append((task, halt)),
+            clock=clock,
+            random=self._random,
+        )
+        self._thread = ThreadPoolExecutor(1, thread_name_prefix=f"lane-{name}")
+
+    # ---- what the task loop calls ----
+
+    def add(self, task: RunningTask) -> None:
+        """Run a task from now on."""
+        # A function that was idle is not owed the time it did not use.
+        active = [self._spent_s[other.lease.function_id] for other in self.tasks.values()]
+        function = task.lease.function_id
+        self._spent_s[function] = max(self._spent_s[function], min(active, default=0.0))
+        self.tasks[task.lease.task_id] = task
+        self._stir.set()
+
+    def load(self, function: FunctionId) -> tuple[int, int]:
+        """How much there is to do already, for that function and in all: who gives tasks out compares it."""
+        return sum(task.lease.function_id == function for task in self.tasks.values()), len(self.tasks)
+
+    def notice(self, task_id: TaskId, *, has_inbox: bool, sink_full: bool) -> None:
+        """What a look at the database said about a task."""
+        task = self.tasks.get(task_id)
+        if task is not None and (task.has_inbox, task.sink_full) != (has_inbox, sink_full):
+            task.has_inbox, task.sink_full = has_inbox, sink_full
+            self._stir.set()
+
+    async def remove(self, task_id: TaskId) -> None:
+        """Stop a task after the batch it is at, which is committed."""
+        task = self.tasks.get(task_id)
+        if task is None:
+            return
+        if task.gone is None:
+            task.gone = asyncio.get_running_loop().create_future()
+            self._let_go_if_quiet(task)
+        await asyncio.shield(task.gone)
+
+    def drop(self, task_id: TaskId) -> None:
+        """Stop a task at once: nothing of it can be committed any more."""
+        task = self.tasks.pop(task_id, None)
+        if task is not None:
+            task.dropped = True
+            task.undo()
+            self._forget(task)
+
+    def drain(self) -> None:
+        """Finish the batches at hand, commit them, and end `run`."""
+        self._draining = True
+        self._stir.set()
+
+    # ---- the cycle ----
+
+    async def run(self) -> None:
+        """Until drained or cancelled."""
+        try:
+            while True:
+                self._stir.clear()
+                for task, halt in self._take_halts():
+                    await self._halt(task, halt)
+                turns = [] if self._draining else self._pick()
+                if turns:
+                    await self._cycle(turns)
+                elif self._writing is None and self._draining:
+                    return
+                else:
+                    await self._rest()
+        finally:
+            await self._close()
+
+    def _pick(self) -> list[Turn]:
+        """Who runs next: functions that used least time, then who waited longest; no more than a commit should carry."""
+        now = self._clock.monotonic()
+        ready = [task for task in self.tasks.values() if task.may_run(now)]
+        ready.sort(key=lambda task: (self._spent_s[task.lease.function_id], task.last_turn))
+        turns: list[Turn] = []
+        room = CYCLE_BATCHES * self._settings.batch_events
+        for task in ready:
+            turn = task.turn()
+            if turns and turn.limit > room:
+                break
+            room -= turn.limit
+            self._turns += 1
+            task.last_turn = self._turns
+            turns.append(turn)
+        return turns
+
+    async def _cycle(self, turns: Sequence[Turn]) -> None:
+        for turn in turns:
+            turn.task.in_cycle = True
+        try:
+            if await self._prepare(turns):
+                await asyncio.get_running_loop().run_in_executor(self._thread, self._run_guests, turns)
+            if self._writing is not None:
+                await asyncio.shield(self._writing)
+        finally:
+            for turn in turns:
+                turn.task.in_cycle = False
+        self._settle(turns)
+        work = [turn for turn in turns if turn.effects is not None]
+        if work:
+            self._writing = asyncio.create_task(self._write(work), name=f"commit {self.name}")
+        else:
+            self._after(turns)
+
+    async def _prepare(self, turns: Sequence[Turn]) -> bool:
+        """Whether any turn has events to run. On failure nothing is lost, the tasks only wait a little."""
+        try:
+            async with self._reads.use() as db:
+                found = await prepare(
+                    db,
+                    turns,
+                    max_attempts=self._settings.max_attempts,
+                    max_bytes=self._settings.batch_bytes,
+                    clock=self._clock,
+                )
+        except RetryLater:
+            for turn in turns:
+                turn.events = None
+                self._hold_off(turn.task)
+            return False
+        for task in found.lost:
+            self._lost(task)
+        self._halts.extend(found.halts)
+        for task, _ in found.halts:
+            task.wait_until = float("inf")
+        return any(turn.events is not None and turn.effects is None for turn in turns)
+
+    def _run_guests(self, turns: Sequence[Turn]) -> None:
+        """In the lane's thread: run the turns that have events, until the cycle has taken long enough."""
+        ends_at = self._clock.monotonic() + CYCLE_BATCHES * self._settings.slice_s
+        ran = False
+        for turn in turns:
+            task, events = turn.task, turn.events
+            if events is None or turn.effects is not None or turn.stale:
+                continue
+            if ran and self._clock.monotonic() > ends_at:
+                return
+            ran = True
+            try:
+                if task.instance is None:
+                    task.instance = task.program.instantiate(task.lease, task.state)
+                turn.outcome = task.instance.run(replace(events.batch, committed_through=task.committed_sequence))
+            except Exception as error:  # noqa: BLE001 - whatever it is concerns this batch only, and `settle` judges it
+                turn.outcome = error
+
+    def _settle(self, turns: Sequence[Turn]) -> None:
+        now = self._clock.monotonic()
+        for turn in turns:
+            task, outcome = turn.task, turn.outcome
+            if isinstance(outcome, BatchResult):
+                self._spent_s[task.lease.function_id] += outcome.cpu_s
+            elif outcome is not None and not turn.stale:
+                self._tell(turn, outcome)
+                if not isinstance(outcome, SandboxError):
+                    self._hold_off(task)
+            halt = task.settle(turn, now)
+            if halt is not None:
+                task.wait_until = float("inf")
+                self._halts.append((task, halt))
+            self._mark_dry(turn)
+
+    def _tell(self, turn: Turn, error: Exception) -> None:
+        fields: dict[str, Any] = {"function": turn.task.lease.function, "partition": turn.task.lease.partition}
+        if turn.events is not None:
+            fields["offset"] = turn.events.start
+        if isinstance(error, SandboxError):
+            log.info("guest call failed; looking for the event at fault", error=str(error), **fields)
+        elif isinstance(error, RetryLater):
+            log.warning("batch undone, to run again", error=str(error), **fields)
+        else:
+            log.error("guest call failed in a way nobody foresaw; the batch is undone", exc=error, **fields)
+
+    def _mark_dry(self, turn: Turn) -> None:
+        task, cursor = turn.task, turn.cursor
+        if cursor is None or cursor.behind or task.dropped or task.gone is not None:
+            return
+
+        def found(head: Offset | None) -> None:
+            cursor.head = head
+            self._stir.set()
+
+        self._wake.dry(task.lease.task_id, cursor.stream, task.lease.partition, cursor.read, found)
+
+    async def _write(self, turns: Sequence[Turn]) -> None:
+        try:
+            await self._writer.write(turns)
+        finally:
+            self._writing = None
+            self._after(turns)
+
+    def _after(self, turns: Sequence[Turn]) -> None:
+        """Once the turns are committed or undone."""
+        for turn in turns:
+            self._close_doomed(turn.task)
+            self._let_go_if_quiet(turn.task)
+        self._bound_memory()
+        self._stir.set()
+
+    async def _rest(self) -> None:
+        """Until something changes or somebody's pause is over."""
+        now = self._clock.monotonic()
+        pauses = [task.wait_until - now for task in self.tasks.values() if now < task.wait_until < float("inf")]
+        try:
+            await asyncio.wait_for(self._stir.wait(), min(pauses, default=None))
+        except TimeoutError:
+            return
+
+    # ---- tasks that go ----
+
+    def _hold_off(self, task: RunningTask) -> None:
+        task.hold_off(self._clock.monotonic(), backoff_s(task.failures, self._random))
+
+    def _lost(self, task: RunningTask) -> None:
+        self.drop(task.lease.task_id)
+        self._on_lost(task.lease.task_id)
+
+    def _take_halts(self) -> list[tuple[RunningTask, Halt]]:
+        halts, self._halts = self._halts, []
+        return halts
+
+    async def _halt(self, task: RunningTask, halt: Halt) -> None:
+        if task.dropped:
+            return
+        try:
+            async with self._reads.use() as db:
+                lease = task.lease
+                await db.execute("select jeet_internal.halt_task($1, $2, $3)", lease.task_id, lease.epoch, halt.reason)
+        except RetryLater:
+            task.wait_until = 0.0  # it runs into the same event again
+            self._hold_off(task)
+            return
+        log.error("task halted", function=task.lease.function, partition=task.lease.partition, reason=halt.reason)
+        self._lost(task)
+
+    def _let_go_if_quiet(self, task: RunningTask) -> None:
+        if task.gone is not None and not task.in_cycle and not task.uncommitted:
+            self.tasks.pop(task.lease.task_id, None)
+            task.doom()
+            self._forget(task)
+
+    def _forget(self, task: RunningTask) -> None:
+        self._wake.forget(task.lease.task_id)
+        self._close_doomed(task)
+        if task.gone is not None and not task.gone.done():
+            task.gone.set_result(None)
+
+    # ---- instances ----
+
+    def _bound_memory(self) -> None:
+        """Drop idle instances, least lately used first, while all of them together are too large."""
+        held = [task for task in self.tasks.values() if task.instance is not None]
+        excess = sum(task.memory_bytes for task in held) - self._settings.memory_bytes
+        if excess <= 0:
+            return
+        for task in sorted(held, key=lambda task: task.last_turn):
+            if not task.in_cycle and not task.uncommitted:
+                excess -= task.memory_bytes
+                task.doom()
+                self._close_doomed(task)
+                if excess <= 0:
+                    return
+
+    def _close_doomed(self, task: RunningTask) -> None:
+        """Instances end in the thread they lived in."""
+        while task.doomed:
+            self._thread.submit(_close_instance, task.doomed.pop())
+
+    async def _close(self) -> None:
+        if self._writing is not None:
+            # Cancelled: the connection is cut first, so that whether the commit happened is for the next owner to read.
+            self._writer.terminate()
+            self._writing.cancel()
+            await asyncio.gather(self._writing, return_exceptions=True)
+        for task in self.tasks.values():
+            task.doom()
+            self._close_doomed(task)
+            if task.gone is not None and not task.gone.done():
+                task.gone.set_result(None)
+        self.tasks.clear()
+        self._writer.terminate()
+        self._reads.terminate()
+        self._thread.submit(self.state.close)
+        self._thread.shutdown(wait=False)
+
+
+def _close_instance(instance: Instance) -> None:
+    try:
+        instance.close()
+    except Exception as error:  # noqa: BLE001 - it is being thrown away
+        log.warning("instance did not close cleanly", exc=error)

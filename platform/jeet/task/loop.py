@@ -1,0 +1,234 @@
+"""Keeps what a worker runs equal to what it is assigned: takes leases, hands tasks to lanes, gives them back.
+
+Promise: a task is in a lane only while its advisory lock is held and its epoch is ours as far as we know; the commit's
+fence has the last word. A look at the database each heartbeat is the truth, a notification only makes it come sooner.
+On failure of a look nothing is given up: running tasks go on without the database's control tables.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from random import Random
+from typing import TYPE_CHECKING
+
+from jeet.clock import Clock
+from jeet.control.lease import Lease, Owner, acquire, release
+from jeet.db.sql import query
+from jeet.errors import DeployError, PluginError, RetryLater, StopTask, UsageError
+from jeet.ids import Epoch, Offset, TaskId
+from jeet.task.data import DataConnection
+from jeet.task.lane import Lane
+from jeet.task.program import Program, Programs
+from jeet.task.retry import after_crashes, backoff_s
+from jeet.task.running import Cursor, RunningTask
+from jeet.task.state import TaskState
+from jeet.telemetry import logger
+
+if TYPE_CHECKING:
+    from asyncpg import Connection, Record
+
+    from jeet.control.membership import Membership
+
+log = logger(__name__)
+
+_LOCK_RETRY_S = 0.05
+"""how soon a task whose lock somebody still holds is tried again"""
+FIRST_BATCH = 500
+
+
+@dataclass
+class _Held:
+    """A task whose advisory lock this worker holds."""
+
+    lane: Lane | None = None
+    """None: to be taken, or being given back"""
+    epoch: Epoch | None = None
+    leaving: asyncio.Task[None] | None = None
+    losses: int = 0
+    """times in a row that its commits failed the fence or ended in doubt"""
+    not_before: float = 0.0
+
+
+@dataclass(frozen=True)
+class LoopSettings:
+    """The few values that the loop needs."""
+
+    database_url: str
+    heartbeat_s: float
+    batch_events: int
+    hold_ttl: bool
+
+
+class TaskLoop:
+    """Runs until cancelled, or until everything is given back after `drain`."""
+
+    def __init__(
+        self,
+        settings: LoopSettings,
+        owner: Owner,
+        membership: Membership,
+        programs: Programs,
+        clock: Clock,
+        random: Random,
+    ) -> None:
+        self._settings = settings
+        self._owner = owner
+        self._membership = membership
+        self._programs = programs
+        self._clock = clock
+        self._random = random
+        self.lanes: Sequence[Lane] = ()
+        self._held: dict[TaskId, _Held] = {}
+        self._stir = asyncio.Event()
+        self._draining = False
+        bounded = {"statement_timeout": "10000", "lock_timeout": "10000"}
+        self._control = DataConnection(settings.database_url, "jeet-worker control", bounded)
+        self._helper = DataConnection(settings.database_url, "jeet-worker helper", bounded)
+
+    def look_again(self) -> None:
+        """Something may have changed: look now."""
+        self._stir.set()
+
+    def lost(self, task_id: TaskId) -> None:
+        """A lane gave a task up: its epoch moved or its commit is in doubt. It is taken anew if it is still ours."""
+        held = self._held.get(task_id)
+        if held is not None and held.leaving is None:
+            held.lane = held.epoch = None
+            held.losses += 1
+            if held.losses > 1:
+                held.not_before = self._clock.monotonic() + backoff_s(held.losses, self._random)
+        self._stir.set()
+
+    def drain(self) -> None:
+        """Give all tasks back, each after the batch it is at, and end `run`."""
+        self._draining = True
+        self._stir.set()
+
+    async def run(self) -> None:
+        """Look, act, wait."""
+        try:
+            while not (self._draining and not self._held):
+                self._stir.clear()
+                try:
+                    async with self._control.use() as db:
+                        waiting = await self._reconcile(db)
+                    pause_s = _LOCK_RETRY_S if waiting else self._settings.heartbeat_s
+                except RetryLater:
+                    pause_s = backoff_s(3, self._random)
+                with contextlib.suppress(TimeoutError):
+                    await asyncio.wait_for(self._stir.wait(), pause_s)
+        finally:
+            leaving = [held.leaving for held in self._held.values() if held.leaving is not None]
+            for task in leaving:
+                task.cancel()
+            await asyncio.gather(*leaving, return_exceptions=True)
+            self._control.terminate()
+            self._helper.terminate()
+
+    async def _reconcile(self, db: Connection) -> bool:
+        """One look, and what follows from it; whether some task is still waited for."""
+        rows: dict[TaskId, Record] = {}
+        if not self._draining:
+            rows = {TaskId(row["task_id"]): row for row in await db.fetch(query("my_tasks"), self._owner.worker_id)}
+        for task_id, held in self._held.items():
+            if task_id not in rows:
+                self._begin_leaving(task_id, held)
+            elif held.lane is not None and held.leaving is None and rows[task_id]["epoch"] != held.epoch:
+                # A control change: a deploy, a reset, a pause and back. Nothing that runs now can be committed.
+                held.lane.drop(task_id)
+                held.lane = held.epoch = None
+        await self._finish_leaving(db)
+        missing = [task_id for task_id in rows if task_id not in self._held]
+        for task_id in await self._membership.lock(missing) if missing else ():
+            self._held[task_id] = _Held()
+        await self._take(db, [task_id for task_id in rows if self._may_take(task_id)])
+        for task_id, row in rows.items():
+            held_now = self._held.get(task_id)
+            if held_now is not None and held_now.lane is not None:
+                held_now.lane.notice(task_id, has_inbox=row["has_inbox"], sink_full=row["sink_full"])
+        return any(task_id not in self._held or self._held[task_id].lane is None for task_id in rows)
+
+    # ---- taking ----
+
+    def _may_take(self, task_id: TaskId) -> bool:
+        held = self._held.get(task_id)
+        return (
+            held is not None
+            and held.lane is None
+            and held.leaving is None
+            and held.not_before <= self._clock.monotonic()
+        )
+
+    async def _take(self, db: Connection, tasks: Sequence[TaskId]) -> None:
+        if not tasks:
+            return
+        async with self._helper.use() as helper:
+            leases = await acquire(db, helper, self._owner, tasks, hold_ttl=self._settings.hold_ttl)
+        suspects = await db.fetch(query("read_suspects"), [lease.task_id for lease in leases])
+        for lease in leases:
+            recorded = {
+                Offset(row["offset"]): int(row["attempts"]) for row in suspects if row["task_id"] == lease.task_id
+            }
+            try:
+                program = await self._programs.load(db, lease)
+            except (StopTask, DeployError, PluginError, UsageError) as error:
+                await db.execute("select jeet_internal.halt_task($1, $2, $3)", lease.task_id, lease.epoch, str(error))
+                log.error("task halted", function=lease.function, partition=lease.partition, reason=str(error))
+                continue
+            self._start(lease, program, recorded)
+
+    def _start(self, lease: Lease, program: Program, recorded: Mapping[Offset, int]) -> None:
+        lane = min(self.lanes, key=lambda lane: lane.load(lease.function_id))
+        position = lease.inputs[0][1]
+        careful = after_crashes(position, lease.crashes, recorded, 2 * self._settings.batch_events)
+        if careful is not None:
+            log.warning(
+                "earlier owners died; going on with care",
+                function=lease.function,
+                partition=lease.partition,
+                crashes=lease.crashes,
+                suspects=len(recorded),
+            )
+        lane.add(
+            RunningTask(
+                lease=lease,
+                program=program,
+                state=TaskState(lane.state, lease.task_id, lease.function_id, lease.ttl_hold_ms, program.state),
+                cursors=[Cursor(stream, offset, offset) for stream, offset in lease.inputs],
+                most_events=self._settings.batch_events,
+                size=min(FIRST_BATCH, self._settings.batch_events),
+                careful=careful,
+                crashed=recorded,
+                on_commit=partial(self._went_well, lease.task_id),
+            )
+        )
+        held = self._held[lease.task_id]
+        held.lane, held.epoch = lane, lease.epoch
+
+    def _went_well(self, task_id: TaskId) -> None:
+        held = self._held.get(task_id)
+        if held is not None:
+            held.losses = 0
+
+    # ---- giving back ----
+
+    def _begin_leaving(self, task_id: TaskId, held: _Held) -> None:
+        if held.leaving is None:
+            held.leaving = asyncio.create_task(self._quiet(task_id, held.lane), name=f"leaving task {task_id}")
+
+    async def _quiet(self, task_id: TaskId, lane: Lane | None) -> None:
+        if lane is not None:
+            await lane.remove(task_id)
+        self._stir.set()
+
+    async def _finish_leaving(self, db: Connection) -> None:
+        quiet = [task_id for task_id, held in self._held.items() if held.leaving is not None and held.leaving.done()]
+        if quiet:
+            await release(db, self._owner, quiet)
+            await self._membership.unlock(quiet)
+            for task_id in quiet:
+                del self._held[task_id]

@@ -1,0 +1,140 @@
+"""Reads what the turns of a cycle need: events in order, redriven events, and the record of who is suspected.
+
+Promise: an event that may end the process is on record, in a transaction of its own, before it runs.
+"""
+
+from __future__ import annotations
+
+import json
+from collections import defaultdict
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from jeet.clock import Clock
+from jeet.db.sql import query
+from jeet.ids import Offset
+from jeet.sandbox.call import BatchInput, Fault
+from jeet.stream.fetch import EventsLost, Fetched, Want, fetch
+from jeet.task.effects import Events
+from jeet.task.running import Halt, RunningTask, Turn
+
+if TYPE_CHECKING:
+    from asyncpg import Connection
+
+
+class Prepared:
+    """What came of it: tasks that turned out to be lost, and tasks that must halt."""
+
+    def __init__(self) -> None:
+        self.lost: list[RunningTask] = []
+        self.halts: list[tuple[RunningTask, Halt]] = []
+
+
+async def prepare(
+    db: Connection, turns: Sequence[Turn], *, max_attempts: int, max_bytes: int, clock: Clock
+) -> Prepared:
+    """Give each turn its events (none if there are none), or the effects of setting its event aside."""
+    found = Prepared()
+    by_stream: dict[int, list[Turn]] = defaultdict(list)
+    for turn in turns:
+        if turn.cursor is None:
+            await _read_inbox(db, turn, clock)
+        elif not _needs_record(turn) or await _record(db, turn, found):
+            by_stream[turn.cursor.stream].append(turn)
+    for together in by_stream.values():
+        await _read_in_order(db, together, max_bytes, clock, found)
+    for turn in turns:
+        attempts = turn.task.crashed.get(turn.events.start, 0) if turn.events is not None and turn.alone else 0
+        if attempts >= max_attempts and turn.cursor is not None:
+            error = f"this event ended the worker process {attempts} times; it was not run again"
+            turn.task.set_aside(turn, Fault(0, error, "", None), attempts)
+    return found
+
+
+def _needs_record(turn: Turn) -> bool:
+    careful = turn.task.careful
+    if careful is None or turn.cursor is None or turn.cursor.read < careful.start:
+        return False
+    return turn.alone or careful.crashed is not None
+
+
+async def _record(db: Connection, turn: Turn, found: Prepared) -> bool:
+    task, cursor, careful = turn.task, turn.cursor, turn.task.careful
+    assert cursor is not None
+    assert careful is not None
+    # A retry after a failure that did not end the process is still the same attempt at surviving it.
+    attempts = 1 if careful.attempt == 1 else 0
+    held = await db.fetchval(
+        "select jeet_internal.record_suspects($1, $2, $3, $4, $5, $6)",
+        task.lease.task_id,
+        task.lease.epoch,
+        cursor.stream,
+        cursor.read,
+        min(cursor.read + turn.limit, cursor.head if cursor.head is not None else cursor.read + turn.limit),
+        attempts,
+    )
+    if not held:
+        found.lost.append(task)
+    return bool(held)
+
+
+async def _read_in_order(db: Connection, turns: Sequence[Turn], max_bytes: int, clock: Clock, found: Prepared) -> None:
+    wanted = [
+        Want(turn.cursor.stream, turn.task.lease.partition, turn.cursor.read, turn.limit, max_bytes)
+        for turn in turns
+        if turn.cursor is not None
+    ]
+    try:
+        answers = await fetch(db, wanted)
+    except EventsLost as error:
+        if len(turns) == 1:
+            found.halts.append((turns[0].task, Halt(str(error))))
+        else:
+            for turn in turns:
+                await _read_in_order(db, [turn], max_bytes, clock, found)
+        return
+    read_at = clock.monotonic()
+    for turn, fetched in zip(turns, answers, strict=True):
+        assert turn.cursor is not None
+        turn.cursor.head = Offset(fetched.head)
+        if fetched.count:
+            turn.events = Events(turn.cursor.stream, _batch(turn, fetched, read_at))
+
+
+def _batch(turn: Turn, fetched: Fetched, read_at: float) -> BatchInput:
+    careful = turn.task.careful
+    return BatchInput(
+        first_offset=fetched.start,
+        count=fetched.count,
+        values=fetched.values,
+        keys=fetched.keys,
+        timestamps=fetched.timestamps,
+        headers=fetched.headers,
+        now_ms=fetched.now_ms,
+        fetched_at=read_at,
+        attempts=careful.attempt if careful is not None and turn.alone else 1,
+    )
+
+
+async def _read_inbox(db: Connection, turn: Turn, clock: Clock) -> None:
+    """Redriven events, oldest request first: from the log, or from the dead letter if the log has let go of them."""
+    rows = await db.fetch(query("read_inbox"), turn.task.lease.task_id, turn.task.lease.partition, turn.limit)
+    # Events of one input at a time, as offsets name events of one stream.
+    rows = [row for row in rows if row["stream_id"] == rows[0]["stream_id"]]
+    if not rows:
+        turn.task.has_inbox = False
+        return
+    headers = [row["headers"] or "null" for row in rows]
+    batch = BatchInput(
+        first_offset=rows[0]["offset"],
+        count=len(rows),
+        values=b"\n".join(row["value"].encode() for row in rows),
+        keys=b"\n".join(json.dumps(row["key"]).encode() for row in rows),
+        timestamps=b"\n".join(str(row["timestamp_ms"]).encode() for row in rows),
+        headers=b"" if all(text == "null" for text in headers) else b"\n".join(text.encode() for text in headers),
+        now_ms=rows[0]["now_ms"],
+        fetched_at=clock.monotonic(),
+        attempts=rows[0]["attempts"] + 1,
+        offsets=[row["offset"] for row in rows],
+    )
+    turn.events = Events(rows[0]["stream_id"], batch, [row["id"] for row in rows])

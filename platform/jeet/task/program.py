@@ -1,0 +1,113 @@
+"""A version of a function, ready to make instances: bytecode for this worker's plugin, and its settings.
+
+Promise: bytecode runs only in the plugin that made it. When the plugin has changed, it is compiled again from the
+stored source; a version that came as .wasm has none, so it is refused, with the remedy.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from jeet.control.lease import Lease
+from jeet.db.sql import query
+from jeet.errors import StopTask
+from jeet.ids import FunctionId
+from jeet.sandbox.call import InstanceSpec, OutputStream, StateConfig
+from jeet.sandbox.instance import Instance
+from jeet.sandbox.limits import Limits
+from jeet.sandbox.plugin import Compiled, Plugin
+from jeet.task.retry import OnError
+from jeet.task.state import TaskState
+
+if TYPE_CHECKING:
+    from asyncpg import Connection, Record
+
+
+class CannotRun(StopTask):
+    """This version cannot run on this worker, and why; the task halts with that reason."""
+
+
+@dataclass(frozen=True)
+class Program:
+    plugin: Plugin
+    compiled: Compiled
+    function: str
+    version: int
+    outputs: tuple[OutputStream, ...]
+    sink: bool
+    state: Mapping[str, StateConfig]
+    input_schema: Mapping[str, Any] | bool | None
+    on_error: OnError
+    limits: Limits
+    slice_ms: float
+
+    def instantiate(self, lease: Lease, state: TaskState) -> Instance:
+        """A new instance for one task; in the thread that will use it."""
+        spec = InstanceSpec(
+            function=self.function,
+            version=self.version,
+            partition=lease.partition,
+            outputs=self.outputs,
+            sink=self.sink,
+            input_schema=self.input_schema,
+            limits=self.limits,
+            slice_ms=self.slice_ms,
+        )
+        return self.plugin.instantiate(self.compiled, spec, state)
+
+
+class Programs:
+    """The versions that this worker runs or ran lately."""
+
+    def __init__(self, plugin: Plugin, limits: Mapping[str, int], slice_ms: float) -> None:
+        self._plugin = plugin
+        self._limits = limits
+        self._slice_ms = slice_ms
+        self._known: dict[tuple[FunctionId, int, int], Program] = {}
+
+    async def load(self, db: Connection, lease: Lease) -> Program:
+        """The program of a lease; CannotRun if there is no way to run it here."""
+        key = (lease.function_id, lease.version, lease.stage)
+        if key not in self._known:
+            row = await db.fetchrow(query("load_program"), *key)
+            if row is None:
+                raise CannotRun(f"version {lease.version} of {lease.function} is gone; deploy the function again")
+            # Older versions of the stage are not run any more once a newer one is loaded.
+            self._known = {known: program for known, program in self._known.items() if known[::2] != key[::2]}
+            self._known[key] = self._program(lease, row)
+        return self._known[key]
+
+    def _program(self, lease: Lease, row: Record) -> Program:
+        spec = json.loads(row["spec"])
+        named: list[dict[str, Any]] = spec.get("outputs") or []
+        return Program(
+            plugin=self._plugin,
+            compiled=self._compiled(lease, row),
+            function=lease.function,
+            version=lease.version,
+            outputs=tuple(OutputStream(output["stream"] or "", output.get("key")) for output in named),
+            sink=bool(lease.outputs) and lease.outputs[0] is not None,
+            state={
+                name: StateConfig(ttl_ms=config.get("ttl_ms"), refresh=config.get("refresh") or "write")
+                for name, config in (spec.get("state") or {}).items()
+            },
+            input_schema=spec.get("input"),
+            on_error=OnError.parse(spec.get("on_error", lease.on_error)),
+            limits=Limits(**{**self._limits, **(spec.get("limits") or {})}),
+            slice_ms=self._slice_ms,
+        )
+
+    def _compiled(self, lease: Lease, row: Record) -> Compiled:
+        if row["source"] is not None:
+            # From the source always: it takes milliseconds, and what the source says (may it wait?) comes with it.
+            return self._plugin.compile(row["source"], row["filename"])
+        if row["plugin_hash"] != self._plugin.hash:
+            raise CannotRun(
+                f"version {lease.version} of {lease.function} was deployed as .wasm for the plugin"
+                f" {row['plugin_hash'][:12]}, but this worker"
+                f" has {self._plugin.hash[:12]}; deploy its .js, or a .wasm built against this worker's plugin"
+            )
+        return Compiled(row["bytecode"], row["plugin_hash"], row["filename"])

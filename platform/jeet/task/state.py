@@ -1,0 +1,133 @@
+"""Keyed state as a guest reads it: on demand, from inside the guest call, in the lane's own thread.
+
+Promise: what is read is committed state of this task; entries that an uncommitted batch changed are the guest's to
+remember. Expiry is handed over with the time added in which the task had no owner; the guest judges it against the
+database's clock.
+On failure (connection lost, server gone) RetryLater is raised: the batch is undone and runs again, no event is at
+fault.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, TypeVar
+
+import psycopg
+
+from jeet.db.connect import SESSION
+from jeet.db.sql import query
+from jeet.errors import RetryLater
+from jeet.ids import FunctionId, TaskId
+from jeet.sandbox.call import CollectionInfo, StateConfig, StateReader
+from jeet.task.effects import storable
+
+MOST_COLLECTIONS = 64
+_LONGEST_NAME = 63
+
+_T = TypeVar("_T")
+
+
+class CollectionRefused(ValueError):
+    """The guest asked for a collection that cannot be: a fault of the event that asked."""
+
+
+class StateConnection:
+    """One lane's connection for state; opened when first needed, used and closed in the lane's thread only."""
+
+    def __init__(self, database_url: str, timeout_s: float) -> None:
+        self._url = database_url
+        self._timeout_s = timeout_s
+        self._db: psycopg.Connection | None = None
+
+    def run(self, work: Callable[[psycopg.Connection], _T]) -> _T:
+        try:
+            if self._db is None or self._db.closed:
+                self._db = self._open()
+            return work(self._db)
+        except psycopg.DataError:
+            raise
+        except psycopg.Error as error:
+            self.close()
+            raise RetryLater(f"state could not be read; the batch was undone and runs again: {error}") from error
+
+    def _open(self) -> psycopg.Connection:
+        db = psycopg.connect(
+            self._url,
+            autocommit=True,
+            application_name="jeet-worker state",
+            connect_timeout=5,
+            prepare_threshold=0,
+            tcp_user_timeout=int(self._timeout_s * 1000),
+        )
+        for name, value in {**SESSION, "statement_timeout": str(int(self._timeout_s * 1000))}.items():
+            db.execute("select set_config(%s, %s, false)", (name, value))
+        return db
+
+    def close(self) -> None:
+        if self._db is not None:
+            with contextlib.suppress(psycopg.Error):
+                self._db.close()
+            self._db = None
+
+
+class TaskState(StateReader):
+    """The state of one task."""
+
+    def __init__(
+        self,
+        connection: StateConnection,
+        task: TaskId,
+        function: FunctionId,
+        hold_ms: float,
+        declared: Mapping[str, StateConfig],
+    ) -> None:
+        self._connection = connection
+        self._task = task
+        self._function = function
+        self._hold_ms = hold_ms
+        self._declared = declared
+        self.ttl_ms: dict[int, float | None] = {}
+        """of the collections that were asked for"""
+
+    def collection(self, name: str) -> CollectionInfo:
+        if not name or len(name.encode(errors="replace")) > _LONGEST_NAME or not storable(name):
+            raise CollectionRefused(f"a state collection cannot be named {name[:80]!r}: use 1 to {_LONGEST_NAME} bytes")
+        config = self._declared.get(name, StateConfig())
+        values = {
+            "function": self._function,
+            "name": name,
+            "ttl_ms": config.ttl_ms,
+            "refresh": config.refresh,
+            "most": MOST_COLLECTIONS,
+        }
+        row = self._connection.run(lambda db: db.execute(query("register_collection"), values).fetchone())
+        if row is None or row[0] is None:
+            raise CollectionRefused(
+                f"state collection {name!r} would be one too many: a function has at most {MOST_COLLECTIONS}"
+            )
+        self.ttl_ms[row[0]] = config.ttl_ms
+        return CollectionInfo(row[0], config.ttl_ms, config.refresh)
+
+    def read(self, collection_id: int, keys: Sequence[str]) -> Sequence[tuple[str, float | None] | None]:
+        # A key that cannot be stored is not there.
+        asked = [key for key in keys if storable(key)]
+        rows = self._rows(
+            "read_state", {"task": self._task, "collection": collection_id, "keys": asked, "hold_ms": self._hold_ms}
+        )
+        found = {row[0]: (row[1], row[2]) for row in rows}
+        return [found.get(key) for key in keys]
+
+    def scan(self, collection_id: int, after: str | None, limit: int) -> Sequence[tuple[str, str, float | None]]:
+        values = {
+            "task": self._task,
+            "collection": collection_id,
+            "after": "" if after is None else after,
+            "from_start": after is None,
+            "limit": limit,
+            "hold_ms": self._hold_ms,
+        }
+        return self._rows("scan_state", values)
+
+    def _rows(self, name: str, values: Mapping[str, Any]) -> list[Any]:
+        return self._connection.run(lambda db: db.execute(query(name), values).fetchall())

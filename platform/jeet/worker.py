@@ -1,0 +1,248 @@
+"""The worker process: wires the parts, starts and stops them in order, and starts over when its membership is lost.
+
+Promise: no outage of the database, no lost lease and no event ends this process; it goes on under a new incarnation,
+which finds everything in the database. SIGTERM and SIGINT: stop reading, finish the batches at hand, commit, give the
+tasks back, remove the worker's row, exit 0. A second signal, or the end of `drain_s`, cuts what is left; nothing half
+done is kept.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import signal
+import socket
+from collections.abc import Callable, Mapping
+from importlib.metadata import PackageNotFoundError, version
+from os import getpid
+from random import Random
+from typing import Any
+
+import psycopg
+import uvloop
+from setproctitle import setproctitle
+
+from jeet.clock import SYSTEM_CLOCK
+from jeet.control.lease import Owner
+from jeet.control.membership import Identity, Membership
+from jeet.db.migrate import SchemaMismatch, check_schema
+from jeet.errors import StopWorker, UsageError
+from jeet.sandbox.engine import Engine
+from jeet.sandbox.plugin import BUILT_IN, Plugin
+from jeet.settings import Settings
+from jeet.task.data import DRIVER_ERRORS
+from jeet.task.lane import Lane, LaneSettings
+from jeet.task.loop import LoopSettings, TaskLoop
+from jeet.task.program import Programs
+from jeet.task.retry import backoff_s
+from jeet.task.wake import Wake
+from jeet.telemetry import configure, logger
+
+log = logger(__name__)
+
+_EXPECTED = (StopWorker, SchemaMismatch, psycopg.Error, *DRIVER_ERRORS)
+"""what ends an incarnation in the ordinary course of events"""
+_STEADY_S = 10.0
+"""an incarnation that lived for longer was well: what ends it is news"""
+PROCESS_NAME = "jeet-worker"
+"""what `pgrep jeet-worker` finds; no other process of Jeet's bears it"""
+
+
+def main(settings: Settings, database_url: str) -> None:
+    """Run until SIGTERM or SIGINT; raises UsageError if the database cannot serve a worker at all."""
+    setproctitle(PROCESS_NAME)
+    configure(log_format=settings.log_format, level=settings.log_level)
+    with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+        runner.run(Worker(settings, database_url).run())
+
+
+class Worker:
+    """One process; it lives through as many incarnations as it takes."""
+
+    def __init__(self, settings: Settings, database_url: str) -> None:
+        self._settings = settings
+        self._url = database_url
+        self._random = Random()
+        self._stop = asyncio.Event()
+        self._cut = asyncio.Event()
+
+    async def run(self) -> None:
+        """Join, work, and join again, until a signal comes."""
+        loop = asyncio.get_running_loop()
+        for number in (signal.SIGTERM, signal.SIGINT):
+            loop.add_signal_handler(number, self._signalled)
+        engine = await asyncio.to_thread(Engine, self._settings.home / "sandbox")
+        plugin = await asyncio.to_thread(Plugin, engine, self._settings.javy_plugin or BUILT_IN)
+        log.info("worker started", pid=getpid(), plugin=plugin.hash[:12])
+        failures = 0
+        while not self._stop.is_set():
+            began = SYSTEM_CLOCK.monotonic()
+            error = await self._live_once(plugin)
+            if error is None:
+                break
+            failures = 1 if SYSTEM_CLOCK.monotonic() - began > _STEADY_S else failures + 1
+            if failures == 1:  # one line a change of state: further failures in a row say the same
+                log.warning("worker starts over", reason=str(error) or type(error).__name__)
+            await _wait(self._stop, backoff_s(failures, self._random))
+        log.info("worker stopped", pid=getpid())
+
+    def _signalled(self) -> None:
+        (self._cut if self._stop.is_set() else self._stop).set()
+
+    async def _live_once(self, plugin: Plugin) -> Exception | None:
+        """One incarnation from joining to leaving; what ended it, or None if it left in good order."""
+        try:
+            await asyncio.to_thread(self._check_schema)
+            await self._live(plugin)
+        except Exception as error:  # noqa: BLE001 - whatever it is, a new incarnation finds everything in the database
+            first = _first(error)
+            if isinstance(first, UsageError) and not isinstance(first, SchemaMismatch):
+                raise first from None
+            if not isinstance(first, _EXPECTED):
+                log.error("an error that nobody foresaw; nothing half done was kept", exc=first)
+            return first
+        return None
+
+    def _check_schema(self) -> None:
+        with psycopg.connect(self._url, autocommit=True, connect_timeout=5, application_name="jeet-worker start") as db:
+            check_schema(db)
+
+    async def _live(self, plugin: Plugin) -> None:
+        settings, loop = self._settings, asyncio.get_running_loop()
+        lost: asyncio.Future[None] = loop.create_future()
+        tasks: list[TaskLoop] = []
+
+        def look_again() -> None:
+            for each in tasks:
+                each.look_again()
+
+        def give_up(error: StopWorker) -> None:
+            if not lost.done():
+                lost.set_exception(error)
+
+        membership = Membership(
+            self._url,
+            Identity(socket.gethostname(), getpid(), _version(), plugin.hash),
+            heartbeat_s=settings.heartbeat_s,
+            timeout_s=settings.heartbeat_timeout_s,
+            on_control=lambda _payload: _soon(loop, look_again),
+            on_lost=lambda error: _soon(loop, lambda: give_up(error)),
+        )
+        joined = await membership.start()
+        try:
+            log.info("worker joined", worker=joined.worker_id)
+            owner = Owner(joined.worker_id, joined.backend_pid)
+            await self._work(plugin, owner, membership, lost, tasks)
+            await membership.leave()
+        finally:
+            lost.cancel()
+            await membership.abandon("the incarnation is over")
+
+    async def _work(
+        self, plugin: Plugin, owner: Owner, membership: Membership, lost: asyncio.Future[None], tasks: list[TaskLoop]
+    ) -> None:
+        """Run what is assigned until a signal comes, then give it all back."""
+        settings = self._settings
+        wake = Wake(self._url, SYSTEM_CLOCK, self._random)
+        programs = Programs(plugin, self._limits(), float(settings.slice_ms))
+        task_loop = TaskLoop(
+            LoopSettings(self._url, settings.heartbeat_s, settings.batch_events, settings.hold_ttl),
+            owner,
+            membership,
+            programs,
+            SYSTEM_CLOCK,
+            self._random,
+        )
+        task_loop.lanes = [
+            Lane(str(number), self._lane_settings(), wake, task_loop.lost, random=self._random)
+            for number in range(settings.lanes)
+        ]
+        tasks.append(task_loop)
+        async with asyncio.TaskGroup() as group:
+            looking = group.create_task(task_loop.run(), name="task loop")
+            lanes = [group.create_task(lane.run(), name=f"lane {lane.name}") for lane in task_loop.lanes]
+            waking = group.create_task(wake.run(), name="wake")
+            await self._watch(membership, lost, self._stop, None)
+            log.info("worker drains", worker=owner.worker_id)
+            await membership.drain()
+            task_loop.drain()
+            done = asyncio.gather(looking, return_exceptions=True)
+            await self._watch(membership, lost, self._cut, done, settings.drain_s)
+            for lane in task_loop.lanes:
+                lane.drain()
+            await asyncio.wait(lanes)
+            waking.cancel()
+
+    async def _watch(
+        self,
+        membership: Membership,
+        lost: asyncio.Future[None],
+        until: asyncio.Event,
+        done: asyncio.Future[Any] | None,
+        within_s: float = float("inf"),
+    ) -> None:
+        """Until `until` is set or `done` is; StopWorker when the membership is lost or time is over."""
+        deadline = SYSTEM_CLOCK.monotonic() + within_s
+        ended = asyncio.ensure_future(until.wait())
+        try:
+            while not (done is not None and done.done()):
+                membership.check()
+                signs: set[asyncio.Future[Any]] = {ended, lost, *([done] if done is not None else [])}
+                await asyncio.wait(signs, timeout=self._settings.heartbeat_s / 2, return_when=asyncio.FIRST_COMPLETED)
+                if lost.done():
+                    lost.result()
+                if ended.done() and done is None:
+                    return
+                if ended.done() or SYSTEM_CLOCK.monotonic() > deadline:
+                    raise StopWorker(
+                        "told to stop before the batches at hand were committed; their events run again elsewhere"
+                    )
+        finally:
+            ended.cancel()
+
+    def _lane_settings(self) -> LaneSettings:
+        settings = self._settings
+        return LaneSettings(
+            database_url=self._url,
+            batch_events=settings.batch_events,
+            batch_bytes=settings.batch_bytes,
+            slice_s=settings.slice_ms / 1000,
+            memory_bytes=settings.worker_memory_mb * 1024 * 1024 / settings.lanes,
+            max_attempts=settings.max_attempts,
+            commit_timeout_s=settings.commit_timeout_s,
+            lock_timeout_s=settings.lock_timeout_s,
+        )
+
+    def _limits(self) -> Mapping[str, int]:
+        settings = self._settings
+        return {
+            "event_cpu_ms": settings.event_cpu_ms,
+            "event_wall_ms": settings.event_wall_ms,
+            "guest_memory_bytes": settings.guest_memory_mb * 1024 * 1024,
+        }
+
+
+def _first(error: Exception) -> Exception:
+    """The error itself, taken out of the groups around it; the worker's own word before what followed from it."""
+    if not isinstance(error, ExceptionGroup):
+        return error
+    inner = [_first(each) for each in error.exceptions]
+    return next((each for each in inner if isinstance(each, StopWorker)), inner[0])
+
+
+def _soon(loop: asyncio.AbstractEventLoop, work: Callable[[], object]) -> None:
+    """Have the event loop do it, from any thread; not if it has closed."""
+    with contextlib.suppress(RuntimeError):
+        loop.call_soon_threadsafe(work)
+
+
+async def _wait(event: asyncio.Event, within_s: float) -> None:
+    with contextlib.suppress(TimeoutError):
+        await asyncio.wait_for(event.wait(), within_s)
+
+
+def _version() -> str:
+    try:
+        return version("jeet")
+    except PackageNotFoundError:  # run from a checkout that was not installed
+        return "0"

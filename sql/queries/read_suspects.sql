@@ -1,0 +1,4 @@
+select s.task_id, s."offset", s.attempts
+  from jeet_internal.suspect s
+  join jeet_internal.checkpoint c on c.task_id = s.task_id and c.stream_id = s.stream_id and s."offset" >= c.next_offset
+ where s.task_id = any ($1::int[])
