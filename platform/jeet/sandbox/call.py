@@ -111,7 +111,7 @@ class StateReader(Protocol):
     """
 
     def collection(self, name: str) -> CollectionInfo:
-        """Register the collection if it is new."""
+        """Register the collection if it is new; a ValueError is a fault of the event that asked."""
         ...
 
     def read(self, collection_id: int, keys: Sequence[str]) -> Sequence[tuple[str, float | None] | None]:

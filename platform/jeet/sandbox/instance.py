@@ -9,7 +9,8 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import replace
 from typing import Protocol
 
@@ -234,10 +235,8 @@ class Instance:
         self._check_collection(collection)
         if not keys or len(keys) > 100_000 or not all(isinstance(key, str) for key in keys):
             raise ValueError("keys")
-        try:
+        with _reader_errors():
             rows = self._reader.read(collection, keys)
-        except (ValueError, KeyError, TypeError) as error:
-            raise _ReaderFailed(error) from error
         values = "\n".join([row[0] if row is not None else "" for row in rows])
         expiries = [row[1] if row is not None else None for row in rows]
         head = b"" if not any(expiries) else json.dumps(expiries).encode()
@@ -251,7 +250,8 @@ class Instance:
             or not 0 < limit <= _MAX_SCAN_ROWS
         ):
             raise ValueError("scan")
-        rows = self._reader.scan(collection, after, limit)
+        with _reader_errors():
+            rows = self._reader.scan(collection, after, limit)
         head = json.dumps({"keys": [row[0] for row in rows], "expires": [row[2] for row in rows]})
         return message((head.encode(), "\n".join(row[1] for row in rows).encode()))
 
@@ -263,7 +263,10 @@ class Instance:
             if len(self._collections) >= self._spec.limits.collections:
                 what = f"a function may have at most {self._spec.limits.collections} state collections (collections)"
                 return message((json.dumps({"error": what}).encode(),))
-            known = self._reader.collection(name)
+            try:
+                known = self._reader.collection(name)
+            except ValueError as error:  # refused: the fault of the event that asked
+                return message((json.dumps({"error": str(error)}).encode(),))
             self._collections[name] = known
             self._collection_ids |= {known.id}
         return message((json.dumps({"id": known.id, "ttl_ms": known.ttl_ms, "refresh": known.refresh}).encode(),))
@@ -273,8 +276,16 @@ class Instance:
             raise ValueError("collection")
 
 
-class _ReaderFailed(JeetError):
+class ReaderFailed(JeetError):
     """The state reader raised what looks like the guest's mistake but is its own."""
+
+
+@contextmanager
+def _reader_errors() -> Iterator[None]:
+    try:
+        yield
+    except (ValueError, KeyError, TypeError, RecursionError) as error:
+        raise ReaderFailed(f"state could not be read: {error!r}") from error
 
 
 def ask_driver(machine: Machine, caller: Caller, budget: Budget, *sections: bytes) -> list[bytes]:

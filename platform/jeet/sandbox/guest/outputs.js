@@ -121,7 +121,7 @@ function declareOutputs(declared) {
   for (let i = 0; i < declared.length; i++) {
     const column = new Column(i, declared[i]);
     columns.push(column);
-    columnsByName.set(column.name, column);
+    if (column.name !== '') columnsByName.set(column.name, column); // '': the place of a sink that is not there
   }
 }
 

@@ -1,0 +1,23 @@
+"""Some plugins built with javy-plugin-api leave Javy.IO out by configuration, though its code is in them.
+
+The test of a bit in the runtime's configuration is turned into a constant, so that such a plugin can stand in for one
+that was configured with javy_stream_io(true).
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+# i32.load offset=20 (the configuration); i32.load8_u; i32.const 1; i32.and; if
+_TESTED = bytes.fromhex("2802142d00004101710440")
+_ALWAYS = bytes.fromhex("2802142d00004101720440")
+
+
+def with_stream_io(path: Path, folder: Path) -> Path:
+    """The plugin itself, or a copy in which Javy.IO is registered."""
+    wasm = path.read_bytes()
+    if b"javy-plugin-api" not in wasm or wasm.count(_TESTED) != 1:
+        return path
+    changed = folder / path.name
+    changed.write_bytes(wasm.replace(_TESTED, _ALWAYS))
+    return changed
