@@ -12,7 +12,6 @@ create table jeet_internal.stream (
     segment_size bigint not null default 500000 check (segment_size > 0),  -- offsets of each partition in one segment of the log
     internal     boolean not null default false,         -- joins two stages of a function; hidden from lists
     in_cycle     boolean not null default false,         -- functions lead from it back to it: tasks never wait for its lag; refreshed by control changes
-    next_partition bigint not null default 0,            -- round robin for events without key and id; a hint, not a promise
     created_at   timestamptz not null default now()
 );
 
@@ -23,10 +22,12 @@ create table jeet_internal.head (
     head         bigint not null default 0,              -- the offset that the next event will get
     first_offset bigint not null default 0,              -- lowest offset that is still kept
     waiting      boolean not null default false,         -- a consumer has run dry: the next append notifies
+    barred       bigint,                                 -- number of a segment that is being dropped: no append may enter it
     primary key (stream_id, partition)
 ) with (fillfactor = 40, autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 500, autovacuum_analyze_scale_factor = 0, autovacuum_analyze_threshold = 100000);
 
--- The log. LIST by stream, then RANGE by offset (segments event_<stream>_<n>, made ahead; no default partition).
+-- The log. LIST by stream (event_<stream>), then RANGE by offset (segments event_<stream>_<n>, made ahead; no default
+-- partition). Segment n of a stream holds the offsets [n * segment_size, (n + 1) * segment_size) of all its partitions.
 create table jeet_internal.event (
     stream_id    int not null,
     partition    int not null,
