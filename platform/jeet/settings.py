@@ -70,8 +70,6 @@ class Settings:
     """how long a stopping worker may take to finish its batches"""
     deploy_wait_s: float = 5.0
     """how long deploy waits until each task runs the new version"""
-    hold_ttl: bool = True
-    """state's clock stands still while a task has no owner for more than a minute"""
     max_attempts: int = 3
     """crashes of a worker process after which the event that ran is set aside"""
     log_ttl_h: float = 168.0
@@ -117,7 +115,7 @@ class Settings:
         found = [
             f"JEET_{spec.name.upper()} is {value}: expected a number above 0"
             for spec in fields(self)
-            if isinstance(value := getattr(self, spec.name), int | float) and not isinstance(value, bool) and value <= 0
+            if isinstance(value := getattr(self, spec.name), int | float) and value <= 0
         ]
         if self.heartbeat_s * 3 > self.heartbeat_timeout_s:
             found.append(
@@ -142,20 +140,12 @@ def _one_of(kind: Any) -> tuple[Callable[[str], Any], str]:
     return parse, f"one of {', '.join(words)}"
 
 
-def _yes_or_no(text: str) -> bool:
-    try:
-        return {"true": True, "1": True, "false": False, "0": False}[text.lower()]
-    except KeyError:
-        raise ValueError(text) from None
-
-
 _PARSERS: dict[str, tuple[Callable[[str], Any], str]] = {
     "str | None": (str, "a text"),
     "Path": (lambda text: Path(text).expanduser(), "a path"),
     "Path | None": (lambda text: Path(text).expanduser(), "a path"),
     "float": (float, "a number"),
     "int": (int, "a whole number"),
-    "bool": (_yes_or_no, "true or false"),
     "LogFormat": _one_of(LogFormat),
     "LogLevel": _one_of(LogLevel),
 }

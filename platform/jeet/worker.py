@@ -146,7 +146,7 @@ class Worker:
         wake = Wake(self._url, SYSTEM_CLOCK, self._random)
         programs = Programs(plugin, self._limits(), float(settings.slice_ms))
         task_loop = TaskLoop(
-            LoopSettings(self._url, settings.heartbeat_s, settings.batch_events, settings.hold_ttl),
+            LoopSettings(self._url, settings.heartbeat_s, settings.batch_events),
             owner,
             membership,
             programs,

@@ -2,7 +2,7 @@
 -- only then read where they stand (each statement of this function sees what was committed before it).
 -- Skips a task that is not (or no longer) this worker's to run. Rows are locked by id, ascending; a caller sets
 -- lock_timeout, as a stalled predecessor may sit on a row in an open transaction.
-create or replace function jeet_internal.acquire_tasks(p_worker int, p_backend_pid int, p_tasks int[], p_hold_ttl boolean)
+create or replace function jeet_internal.acquire_tasks(p_worker int, p_backend_pid int, p_tasks int[])
 returns table (task_id int, function_id int, function_name text, stage int, partition int, epoch bigint, version int,
                crashes int, ttl_hold_ms float8, on_error jsonb, inputs int[], next_offsets bigint[], outputs int[])
 language plpgsql as $$
@@ -20,10 +20,7 @@ begin
                acquired_at = v_now, unowned_since = null,
                -- An owner that did not release the task died with it.
                crashes = t.crashes + case when t.unowned_since is null and t.worker_id <> p_worker then 1 else 0 end,
-               -- State's clock stands still while a task has no owner for more than a minute.
-               ttl_hold = t.ttl_hold + case when p_hold_ttl and t.worker_id is distinct from p_worker then greatest(interval '0',
-                   v_now - coalesce(t.unowned_since, (select w.heartbeat_at from jeet_internal.worker w where w.id = t.worker_id),
-                                    v_now) - interval '1 minute') else interval '0' end
+               ttl_hold = jeet_internal.ttl_hold_now(t, v_now)
           from jeet_internal.function f
          where t.id = v_task and f.id = t.function_id and f.status <> 'paused' and t.status = 'running'
            and exists (select from jeet_internal.assignment a where a.task_id = t.id and a.worker_id = p_worker);

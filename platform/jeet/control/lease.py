@@ -57,9 +57,7 @@ class Owner:
     backend_pid: int
 
 
-async def acquire(
-    db: Connection, helper: Connection, owner: Owner, tasks: Sequence[TaskId], *, hold_ttl: bool = True
-) -> list[Lease]:
+async def acquire(db: Connection, helper: Connection, owner: Owner, tasks: Sequence[TaskId]) -> list[Lease]:
     """Bump the epochs of tasks whose locks are held and read where they stand; leaves out what is not ours to run.
 
     `helper` is a second connection, used only when somebody sits on one of the rows.
@@ -68,11 +66,10 @@ async def acquire(
         return []
     taking = asyncio.ensure_future(
         db.fetch(
-            "select * from jeet_internal.acquire_tasks($1, $2, $3, $4)",
+            "select * from jeet_internal.acquire_tasks($1, $2, $3)",
             owner.worker_id,
             owner.backend_pid,
             tasks,
-            hold_ttl,
         )
     )
     waited_s = 0.0

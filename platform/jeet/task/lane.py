@@ -167,7 +167,7 @@ class Lane:
             await self._close()
 
     def _pick(self) -> list[Turn]:
-        """Who runs next: functions that used least time, then who waited longest; no more than a commit should carry."""
+        """Who runs next: functions that used least time, then who waited longest; no more than one commit carries."""
         now = self._clock.monotonic()
         ready = [task for task in self.tasks.values() if task.may_run(now)]
         ready.sort(key=lambda task: (self._spent_s[task.lease.function_id], task.last_turn))

@@ -60,7 +60,6 @@ class LoopSettings:
     database_url: str
     heartbeat_s: float
     batch_events: int
-    hold_ttl: bool
 
 
 class TaskLoop:
@@ -167,7 +166,7 @@ class TaskLoop:
         if not tasks:
             return
         async with self._helper.use() as helper:
-            leases = await acquire(db, helper, self._owner, tasks, hold_ttl=self._settings.hold_ttl)
+            leases = await acquire(db, helper, self._owner, tasks)
         suspects = await db.fetch(query("read_suspects"), [lease.task_id for lease in leases])
         for lease in leases:
             recorded = {
