@@ -44,7 +44,8 @@ from jeet.sandbox.schema import InputSchema
 
 # The official plugin keeps every module it evaluates, about 1.3 KB for each call: renew the instance before that hurts.
 CALLS_BEFORE_RECYCLING = 4000
-_OUT_OF_MEMORY = ("InternalError: out of memory", "null was thrown")
+_OUT_OF_MEMORY = "InternalError: out of memory"
+_THROWN_WHEN_FULL = "null was thrown"  # an engine without room for an error object throws this
 _MAX_SCAN_ROWS = 1000
 
 
@@ -181,8 +182,10 @@ class Instance:
         """Once memory has run out, the events after it failed for no fault of theirs: have them run again."""
         if batch.count == 1 and self._sequence == 1:
             return
+        full = self._machine.memory_bytes() + 2 * 1024 * 1024 > self._spec.limits.guest_memory_bytes
         for fault in result.faults:
-            if fault.error.startswith(_OUT_OF_MEMORY) and fault.index not in batch.condemned:
+            starved = fault.error.startswith(_OUT_OF_MEMORY) or (full and fault.error.startswith(_THROWN_WHEN_FULL))
+            if starved and fault.index not in batch.condemned:
                 mib = self._spec.limits.guest_memory_bytes // (1024 * 1024)
                 raise GuestTrap(
                     f"used more than {mib} MiB of memory (guest_memory_bytes)",

@@ -39,7 +39,7 @@ def driver_source() -> str:
     return "\n" * DRIVER_FIRST_LINE + "\n".join(parts)
 
 
-CALL_SOURCE = "__jeet();"
+CALL_SOURCE = "\n" * DRIVER_FIRST_LINE + "__jeet();"
 
 
 @dataclass(frozen=True)
