@@ -180,6 +180,7 @@ def _ensure_initialised(where: Place) -> None:
     # initdb works in a folder of another name, so that `postgres` exists only when it is complete.
     unfinished = where.folder / "postgres.unfinished"
     if unfinished.exists():
+        _end_processes_in(unfinished, signal.SIGKILL)
         shutil.rmtree(unfinished)
     unfinished.mkdir(mode=0o700)
     if where.user is not None:
@@ -193,7 +194,7 @@ def _ensure_initialised(where: Place) -> None:
         check=False,
         env=_environment(),
         cwd=unfinished,
-        preexec_fn=_as_user(where.user, None),
+        preexec_fn=_as_user(where.user, signal.SIGKILL),
     )
     if made.returncode:
         raise JeetError(f"initdb in {unfinished} failed: {made.stderr.strip() or made.stdout.strip()}")
@@ -267,18 +268,20 @@ def _ensure_database(where: Place) -> None:
 
 def _clear_stale(where: Place) -> None:
     """End what a killed predecessor left behind, so that a pid file in the way is known to be stale."""
-    for pid in _processes_in(where.data):
-        with contextlib.suppress(ProcessLookupError):
-            os.kill(pid, signal.SIGINT)
-    deadline = time.monotonic() + 30.0
-    while left := _processes_in(where.data):
-        if time.monotonic() > deadline:
-            raise JeetError(
-                f"processes {left} of an earlier Postgres in {where.data} do not end; end them and try again"
-            )
-        time.sleep(0.02)
+    _end_processes_in(where.data, signal.SIGINT)
     # Nobody works in the data directory now. The pid in the file may by chance be some other process's.
     (where.data / "postmaster.pid").unlink(missing_ok=True)
+
+
+def _end_processes_in(folder: Path, how: signal.Signals) -> None:
+    for pid in _processes_in(folder):
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(pid, how)
+    deadline = time.monotonic() + 30.0
+    while left := _processes_in(folder):
+        if time.monotonic() > deadline:
+            raise JeetError(f"processes {left} of an earlier Postgres in {folder} do not end; end them and try again")
+        time.sleep(0.02)
 
 
 def _processes_in(folder: Path) -> list[int]:
@@ -410,8 +413,8 @@ def die_with_parent(death: signal.Signals) -> Callable[[], None]:
     return in_child
 
 
-def _as_user(user: User | None, death: signal.Signals | None) -> Callable[[], None]:
-    tie = die_with_parent(death) if death is not None else None
+def _as_user(user: User | None, death: signal.Signals) -> Callable[[], None]:
+    tie = die_with_parent(death)
 
     def in_child() -> None:
         os.umask(0o077)
@@ -420,8 +423,7 @@ def _as_user(user: User | None, death: signal.Signals | None) -> Callable[[], No
             os.setgid(user.gid)
             os.setuid(user.uid)
         # Afterwards, because a change of user clears it.
-        if tie is not None:
-            tie()
+        tie()
 
     return in_child
 

@@ -99,9 +99,9 @@ def configure(*, log_format: LogFormat = "text", level: str = "info", stream: Wr
 
 def text_line(at: datetime, level: str, message: str, fields: dict[str, object]) -> str:
     """One event in the text form."""
-    words = [_stamp(at), f"{level:<7}", _CONTROL.sub(_escape, message)]
+    words = [_stamp(at), f"{level:<7}", _CONTROL.sub(_escape, without_secrets(message))]
     words.extend(f"{name}={_word(value)}" for name, value in fields.items())
-    return without_secrets(" ".join(words))
+    return " ".join(words)
 
 
 class _TextFormatter(logging.Formatter):
@@ -142,7 +142,8 @@ def _fields(record: logging.LogRecord) -> dict[str, object]:
 
 
 def _word(value: object) -> str:
-    text = _text(value)
+    # Secrets go before the text is quoted, which would hide where they end.
+    text = without_secrets(_text(value))
     return text if _PLAIN.fullmatch(text) else json.dumps(text, ensure_ascii=True)
 
 

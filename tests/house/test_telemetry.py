@@ -1,0 +1,87 @@
+"""One line an event, whatever is logged, and no password in it."""
+
+from __future__ import annotations
+
+import io
+import json
+import logging
+import unicodedata
+from collections.abc import Iterator
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from jeet import telemetry
+from jeet.telemetry import LogFormat, without_secrets
+
+
+@pytest.fixture(autouse=True)
+def untouched() -> Iterator[None]:
+    root = logging.getLogger()
+    handlers, level = list(root.handlers), root.level
+    yield
+    root.handlers[:] = handlers
+    root.setLevel(level)
+    logging.captureWarnings(False)
+
+
+def written(form: LogFormat, message: str, **fields: object) -> str:
+    stream = io.StringIO()
+    telemetry.configure(log_format=form, stream=stream)
+    telemetry.logger("jeet.test").info(message, **fields)
+    return stream.getvalue()
+
+
+@pytest.mark.parametrize("form", ["text", "json"])
+@given(message=st.text(), value=st.text())
+def test_an_event_is_one_line(form: LogFormat, message: str, value: str) -> None:
+    line = written(form, message, value=value)
+    assert len(line.splitlines()) == 1
+    assert line.endswith("\n")
+    assert {unicodedata.category(c) for c in line[:-1]}.isdisjoint({"Cc", "Zl", "Zp", "Cs"})
+    if form == "json":
+        assert json.loads(line)["level"] == "info"
+
+
+def test_fields_follow_the_message_in_order() -> None:
+    line = written("text", "worker disconnected", worker=3, partitions=[1, 2], elapsed_ms=212.4, note="two words")
+    assert line.split("info", 1)[1].strip() == (
+        'worker disconnected worker=3 partitions=1,2 elapsed_ms=212.4 note="two words"'
+    )
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "postgresql://me:s3cret@host/db",
+        "postgres://me:s3cret@/db?host=/tmp",
+        "postgres://me:s3:cr@s3cret@host/db",
+        "host=h password=s3cret user=me",
+        "host=h password='s3cret \\' s3cret' user=me",
+        'password: "s3cret"',
+    ],
+)
+@pytest.mark.parametrize("form", ["text", "json"])
+def test_a_password_is_never_written(form: LogFormat, text: str) -> None:
+    assert "s3cret" not in without_secrets(text)
+    assert "s3cret" not in written(form, text, dsn=text, many=[text])
+
+
+def test_an_address_without_a_password_stays_readable() -> None:
+    assert without_secrets("postgresql://postgres:@/jeet?host=/tmp/x") == "postgresql://postgres:@/jeet?host=/tmp/x"
+    assert without_secrets("postgresql://postgres@host:5432/jeet") == "postgresql://postgres@host:5432/jeet"
+
+
+def test_an_error_keeps_its_stack_in_the_same_line() -> None:
+    stream = io.StringIO()
+    telemetry.configure(stream=stream)
+    try:
+        raise ValueError("two\nlines")
+    except ValueError as error:
+        telemetry.logger("jeet.test").error("it failed", exc=error, task=7)
+    line = stream.getvalue()
+    assert line.count("\n") == 1
+    assert "task=7" in line
+    assert "ValueError" in line
+    assert "test_telemetry.py" in line
