@@ -1,0 +1,80 @@
+-- Reads [start, …) of partitions of one stream as columns: newline-joined JSON, as the sandbox takes it. One row for each
+-- wanted partition n: never past the head, more than p_max_events[n], or, beyond the first event, p_max_bytes[n] of values.
+-- A start below first_offset reads nothing: the caller sees it by that column. STABLE: all is read in the caller's
+-- snapshot, so head and events agree.
+--
+-- The statements over the log carry the stream and the bounds of all that is read as constants, so that only the segments
+-- concerned are planned, opened and locked.
+create or replace function jeet_internal.fetch_events(
+    p_stream int, p_partitions int[], p_starts bigint[], p_max_events int[], p_max_bytes bigint[],
+    out n int, out first_offset bigint, out head bigint, out count int,
+    out vals bytea, out keys bytea, out timestamps bytea, out headers bytea) returns setof record
+language plpgsql stable security definer set search_path = pg_catalog, pg_temp as $$
+declare
+    v_largest constant int := 1048576;  -- bytes that an event may have
+    v_ends    bigint[];
+    v_firsts  bigint[];
+    v_heads   bigint[];
+    v_from    bigint;
+    v_to      bigint;
+    v_weigh   boolean;
+    v_end     bigint;
+begin
+    select array_agg(e.until order by w.n), array_agg(h.first_offset order by w.n), array_agg(h.head order by w.n),
+           min(w.start) filter (where w.start < e.until), max(e.until) filter (where w.start < e.until),
+           bool_or(e.until - w.start > 1 and (e.until - w.start) * v_largest > w.most_bytes)
+      into v_ends, v_firsts, v_heads, v_from, v_to, v_weigh
+      from unnest(p_partitions, p_starts, p_max_events, p_max_bytes) with ordinality w (partition, start, most, most_bytes, n)
+      join jeet_internal.head h on h.stream_id = p_stream and h.partition = w.partition
+     cross join lateral (select case when w.start < h.first_offset then w.start
+                                     else greatest(w.start, least(h.head, w.start + w.most)) end) e (until);
+    if cardinality(v_heads) is distinct from cardinality(p_partitions) then
+        raise exception 'stream % lacks some of the partitions %', p_stream, p_partitions using errcode = 'JT120';
+    end if;
+    if v_from is null then
+        return query select w.n::int, w.f, w.h, 0, ''::bytea, ''::bytea, ''::bytea, ''::bytea
+                       from unnest(v_firsts, v_heads) with ordinality w (f, h, n);
+        return;
+    end if;
+
+    -- Where to stop for the sake of bytes. A size is known without reading a value that is stored out of line, so this
+    -- touches little more than what is read below, however large the events are.
+    if v_weigh then
+        execute format($sql$
+            select array_agg(coalesce(cut.until, w.until) order by w.n)
+              from unnest($1, $2, $3, $4) with ordinality w (partition, start, until, most, n)
+             cross join lateral (select sum(octet_length(value::text)) as bytes from jeet_internal.event
+                                  where stream_id = %1$s and partition = w.partition and "offset" >= w.start and "offset" < w.until
+                                    and "offset" >= %2$s and "offset" < %3$s) whole
+             cross join lateral (select min("offset") as until
+                                   from (select "offset", sum(octet_length(value::text)) over (order by "offset") as bytes from jeet_internal.event
+                                          where stream_id = %1$s and partition = w.partition and "offset" >= w.start and "offset" < w.until
+                                            and "offset" >= %2$s and "offset" < %3$s and whole.bytes > w.most) running
+                                  where running.bytes > w.most and "offset" > w.start) cut$sql$,
+            p_stream, v_from, v_to) into v_ends using p_partitions, p_starts, v_ends, p_max_bytes;
+    end if;
+
+    for n, first_offset, head, v_end, count, vals, keys, timestamps, headers in execute format($sql$
+        select w.n, w.first, w.head, w.until - w.start, e.count, coalesce(e.vals, ''), coalesce(e.keys, ''), coalesce(e.timestamps, ''), coalesce(e.headers, '')
+          from unnest($1, $2, $3, $4, $5) with ordinality w (partition, start, until, first, head, n)
+         cross join lateral (
+             select count(*), convert_to(string_agg(value::text, E'\n'), 'UTF8') as vals,
+                    case when count(key) > 0 then convert_to(string_agg(coalesce(to_json(key)::text, 'null'), E'\n'), 'UTF8') end as keys,
+                    convert_to(string_agg(round(date_part('epoch', coalesce(ts, published_at)) * 1000)::bigint::text, E'\n'), 'UTF8') as timestamps,
+                    case when count(headers) > 0 then convert_to(string_agg(coalesce(headers::text, 'null'), E'\n'), 'UTF8') end as headers
+               from (select value, key, ts, published_at, headers from jeet_internal.event
+                      where stream_id = %1$s and partition = w.partition and "offset" >= w.start and "offset" < w.until
+                        and "offset" >= %2$s and "offset" < %3$s
+                      order by "offset") ordered) e
+         order by w.n$sql$,
+        p_stream, v_from, v_to) using p_partitions, p_starts, v_ends, v_firsts, v_heads
+    loop
+        -- Offsets are dense: fewer rows would mean that a segment went missing, or is being dropped just now.
+        if count <> v_end then
+            raise exception 'stream % partition % holds % events of [%, %)', p_stream, p_partitions[n], count, p_starts[n], p_starts[n] + v_end
+                using errcode = 'object_not_in_prerequisite_state';
+        end if;
+        return next;
+    end loop;
+end $$;
+revoke all on function jeet_internal.fetch_events(int, int[], bigint[], int[], bigint[]) from public;
