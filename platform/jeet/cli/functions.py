@@ -2,8 +2,248 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+from jeet.cli.command import command
 from jeet.cli.group import Group
+from jeet.cli.output import Done, Record, Table
+
+if TYPE_CHECKING:
+    from jeet.control.lifecycle import Changed
+    from jeet.control.registry import Progress
 
 
 class Functions(Group):
     """Functions"""
+
+    @command
+    def deploy(
+        self,
+        file: Annotated[Path, "the function, .js or .wasm"],
+        *,
+        name: Annotated[str | None, "what to call it; default: config.name, or the file's name"] = None,
+        source: Annotated[str | None, "the stream to read; created if it is not there"] = None,
+        sink: Annotated[str | None, "the stream for its results; created if it is not there"] = None,
+        key: Annotated[str | None, "path of the key in the source's events, such as userId or user.id"] = None,
+        partitions: Annotated[int | None, "of streams that this deploy creates; default 8"] = None,
+        on_error: Annotated[str | None, "dead-letter (default), halt, or retry:3:1s"] = None,
+        start: Annotated[str | None, "where a new function begins: earliest (default), latest, offset or time"] = None,
+        emits: Annotated[str | None, "other streams that context.emit may write to, joined by commas"] = None,
+        cycle: Annotated[bool | None, "its outputs may lead back to its source"] = None,
+        hold_ttl: Annotated[bool | None, "state's time to live stands still while nobody runs it"] = None,
+    ) -> Done:
+        """Deploy a function, or a new version of it, and wait until it runs.
+
+        What is exported as `config` in the file counts, flags win over it. The same file with the same settings makes
+        no new version. A new version keeps state and goes on where the one before stands; what that one had not
+        committed is run again. A changed ttl counts for entries written from then on.
+        """
+        from jeet.control.code import read_code
+        from jeet.control.deploy import deploy
+        from jeet.control.spec import Flags
+        from jeet.sandbox.engine import Engine
+
+        flags = Flags(name, source, sink, key, partitions, on_error, start, emits, cycle, hold_ttl)
+        engine = Engine()
+        try:
+            code = read_code(file, engine.load_plugin(self.settings.javy_plugin), flags)
+        finally:
+            engine.close()
+        for lint in code.lints:
+            self.out.note(f"note: {lint}")
+        result = deploy(self.db, code, wait_s=self.settings.deploy_wait_s)
+        for text in result.notes:
+            self.out.note(f"note: {text}")
+        what = f"version {result.version}" + ("" if result.new_version else " (unchanged)")
+        made = (
+            f"; created stream{'s' if len(result.streams) > 1 else ''} {', '.join(result.streams)}"
+            if result.streams
+            else ""
+        )
+        running = "" if result.status == "paused" else f"; {_running(result.progress)}"
+        facts = {
+            "name": result.name,
+            "version": result.version,
+            "new_function": result.new_function,
+            "new_version": result.new_version,
+            "created_streams": result.streams,
+            "status": result.status,
+            "lints": code.lints,
+            "notes": result.notes,
+            **_facts(result.progress),
+        }
+        return Done(f"deployed {result.name} {what}{made}{running}", facts)
+
+    @command
+    def functions(self) -> Table:
+        """List functions."""
+        from jeet.control import registry
+
+        return Table(
+            (
+                "name",
+                "version",
+                "status",
+                "source",
+                "sink",
+                "partitions",
+                "running",
+                "lag",
+                "dead_letters",
+                "deployed_at",
+            ),
+            [
+                (
+                    each.name,
+                    each.version,
+                    each.status,
+                    each.source,
+                    each.sink,
+                    each.partitions,
+                    each.running,
+                    each.lag,
+                    each.dead_letters,
+                    each.deployed_at,
+                )
+                for each in registry.functions(self.db)
+            ],
+            empty="no function is deployed yet; try: jeet deploy FILE --source=STREAM",
+        )
+
+    @command
+    def show(self, name: Annotated[str, "the function"]) -> Record:
+        """Show a function's settings, collections and tasks."""
+        from jeet.control import registry
+
+        found = registry.show(self.db, name)
+        spec = dict(found.spec)
+        values: dict[str, object] = {
+            "name": found.name,
+            "version": found.version,
+            "status": found.status,
+            "source": spec.get("source"),
+            "sink": spec.get("sink"),
+            "key": spec.get("key"),
+            "outputs": ", ".join(found.outputs) or None,
+            "on_error": spec.get("on_error"),
+            "input": spec.get("input"),
+            "start": spec.get("start"),
+            "hold_ttl": found.hold_ttl,
+            "file": found.filename,
+            "plugin": found.plugin_hash,
+            "created_at": found.created_at,
+            "deployed_at": found.deployed_at,
+        }
+        if found.collections:
+            values["collections"] = Table(
+                ("name", "ttl", "refresh"), [(each.name, each.ttl, each.refresh) for each in found.collections]
+            )
+        values["tasks"] = Table(
+            (
+                "partition",
+                "status",
+                "worker",
+                "host",
+                "version",
+                "epoch",
+                "next_offset",
+                "lag",
+                "dead_letters",
+                "halt_reason",
+            ),
+            [
+                (
+                    each.partition,
+                    each.status,
+                    each.worker,
+                    each.host,
+                    each.version,
+                    each.epoch,
+                    each.next_offset,
+                    each.lag,
+                    each.dead_letters,
+                    each.halt_reason,
+                )
+                for each in found.tasks
+            ],
+        )
+        return Record(values)
+
+    @command
+    def versions(self, name: Annotated[str, "the function"]) -> Table:
+        """List a function's versions, newest first."""
+        from jeet.control import registry
+
+        return Table(
+            ("version", "current", "deployed_at", "file", "source", "sink", "digest"),
+            [
+                (each.version, each.current, each.deployed_at, each.filename, each.source, each.sink, each.digest[:12])
+                for each in registry.versions(self.db, name)
+            ],
+        )
+
+    @command
+    def rollback(
+        self,
+        name: Annotated[str, "the function"],
+        version: Annotated[int | None, "default: the one before the present one"] = None,
+    ) -> Done:
+        """Run an earlier version again; state and progress stay as they are."""
+        from jeet.control import lifecycle
+
+        return _done(lifecycle.rollback(self.db, name, version, wait_s=self.settings.deploy_wait_s), "runs version")
+
+    @command
+    def pause(self, name: Annotated[str, "the function"]) -> Done:
+        """Stop a function where it stands; nothing of it commits from the moment this returns."""
+        from jeet.control import lifecycle
+
+        return _done(lifecycle.pause(self.db, name), "is paused at version")
+
+    @command
+    def resume(self, name: Annotated[str, "the function"]) -> Done:
+        """Let a paused function go on, or one that halted try again."""
+        from jeet.control import lifecycle
+
+        return _done(lifecycle.resume(self.db, name, wait_s=self.settings.deploy_wait_s), "runs version")
+
+    @command
+    def delete(self, name: Annotated[str, "the function"]) -> Done:
+        """Delete a function with its state, checkpoints and dead letters; its streams stay."""
+        from dataclasses import asdict
+
+        from jeet.control import lifecycle
+
+        gone = lifecycle.delete(self.db, name)
+        return Done(
+            f"deleted {gone.name}: {gone.tasks} tasks, {gone.state_entries} state entries,"
+            f" {gone.open_dead_letters} open dead letters; its streams are still there",
+            asdict(gone),
+        )
+
+
+def _done(result: Changed, words: str) -> Done:
+    message = f"{result.name} {words} {result.version}" + ("" if result.changed else " (already)")
+    facts = {"name": result.name, "status": result.status, "version": result.version, "changed": result.changed}
+    if result.progress is None:
+        return Done(message, facts)
+    if result.status == "running":
+        message += f"; {_running(result.progress)}"
+    return Done(message, {**facts, **_facts(result.progress)})
+
+
+def _running(progress: Progress) -> str:
+    if progress.complete:
+        return f"{progress.tasks} of {progress.tasks} tasks run it"
+    if progress.workers == 0:
+        return "no worker is running: its tasks start when one does (jeet worker)"
+    missing = ", ".join(str(partition) for partition in progress.missing)
+    return (
+        f"{progress.tasks - len(progress.missing)} of {progress.tasks} tasks run it; not yet: partition"
+        f"{'s' if len(progress.missing) > 1 else ''} {missing} (jeet status tells more)"
+    )
+
+
+def _facts(progress: Progress) -> dict[str, object]:
+    return {"tasks": progress.tasks, "not_running": progress.missing, "workers": progress.workers}

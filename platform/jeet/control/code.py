@@ -1,0 +1,54 @@
+"""A function's code as a file holds it: compiled and described in the sandbox, its settings merged with the flags.
+
+Nothing here knows the database. What is wrong with a file is a DeployError that names file and line where it can.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from jeet.control.spec import Flags, FunctionSpec, merge
+from jeet.errors import DeployError
+
+if TYPE_CHECKING:
+    from jeet.sandbox.plugin import Compiled, Plugin
+
+
+@dataclass(frozen=True)
+class Code:
+    """A function's code, compiled and read; nothing of it is in the database yet."""
+
+    filename: str
+    source: str | None
+    """None: it came as .wasm"""
+    digest: str
+    compiled: Compiled
+    graph: Sequence[Mapping[str, Any]]
+    spec: FunctionSpec
+    lints: tuple[str, ...]
+
+
+def read_code(path: Path, plugin: Plugin, flags: Flags) -> Code:
+    """Compile a `.js` or `.wasm` in the sandbox, read what it declares, merge that with the flags; else DeployError."""
+    try:
+        data = path.read_bytes()
+    except OSError as error:
+        raise DeployError(f"{path} cannot be read: {error.strerror}") from error
+    if path.suffix == ".wasm" or data.startswith(b"\0asm"):
+        source, compiled = None, plugin.from_wasm(data, path.name)
+    else:
+        try:
+            source = data.decode("utf-8")
+        except UnicodeDecodeError as error:
+            line = data.count(b"\n", 0, error.start) + 1
+            raise DeployError(f"{path.name}:{line}: the file is not UTF-8") from error
+        compiled = plugin.compile(source, path.name)
+    description = plugin.describe(compiled)
+    emits = [(emit.name, emit.declared) for emit in description.emits]
+    spec = merge(description.config, emits, flags, path.name)
+    digest = hashlib.sha256(data).hexdigest()
+    return Code(path.name, source, digest, compiled, description.graph, spec, tuple(description.lints))

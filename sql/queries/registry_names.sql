@@ -1,0 +1,1 @@
+select name from jeet_internal.function order by name

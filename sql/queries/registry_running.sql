@@ -1,0 +1,8 @@
+-- How far a function has come in running what it is to run: all tasks, those that do not run it yet, and the workers.
+select count(*)::int as tasks,
+       coalesce(array_agg(t.partition order by t.partition) filter (where w.id is null or t.version <> f.version), '{}') as missing,
+       (select count(*)::int from jeet_internal.worker r where r.status = 'running') as workers
+  from jeet_internal.function f
+  join jeet_internal.task t on t.function_id = f.id
+  left join jeet_internal.worker w on w.id = t.worker_id and w.status = 'running'
+ where f.id = %(function)s
