@@ -190,6 +190,10 @@ class LocalFunction:
             self._engine.close()
             self._engine = None
 
+    def collections(self) -> list[str]:
+        """The collections that events have touched so far."""
+        return list(self._state.names)
+
     def state(self, collection: str) -> dict[str, Any]:
         """A collection as it is committed, in key order."""
         number = self._state.names.get(collection)

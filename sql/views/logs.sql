@@ -9,6 +9,6 @@ comment on column jeet.logs.function is 'the function';
 comment on column jeet.logs.version is 'its version';
 comment on column jeet.logs.partition is 'the partition of the event that was being processed';
 comment on column jeet.logs."offset" is 'the offset of that event; null: outside any event';
-comment on column jeet.logs.level is 'debug, log, info, warn or error';
+comment on column jeet.logs.level is 'debug, info, warning or error';
 comment on column jeet.logs.message is 'the text, cut with a mark if it is long';
 comment on column jeet.logs.logged_at is 'when the batch was committed';

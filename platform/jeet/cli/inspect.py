@@ -13,7 +13,7 @@ from jeet.cli.group import Group
 from jeet.cli.output import Record, Table
 from jeet.errors import NotFound, UsageError
 
-LEVELS = ("debug", "log", "info", "warn", "error")
+LEVELS = ("debug", "info", "warning", "error")
 SETTLED_S = 5.0
 """after so long no line with a lower number can still appear"""
 
@@ -94,7 +94,7 @@ class Inspect(Group):
         name: Annotated[str, "a function"],
         *,
         follow: Annotated[bool, "go on with what comes, until Ctrl-C"] = False,
-        level: Annotated[Literal["debug", "log", "info", "warn", "error"], "least level"] = "debug",
+        level: Annotated[Literal["debug", "info", "warning", "error"], "least level"] = "debug",
         since: Annotated[str | None, "only from then on: 10m, 2h, 7d ago, or a date and time"] = None,
         limit: Annotated[int, "most lines to begin with, the newest"] = 100,
     ) -> None:
@@ -128,7 +128,7 @@ class Inspect(Group):
     def _print_log(self, line: dict[str, Any]) -> None:
         where = f"{line['partition']}" + (f":{line['offset']}" if line["offset"] is not None else "")
         at = line["logged_at"].astimezone(UTC).strftime("%H:%M:%S.%f")[:-3]
-        self.out.item(f"{at} {line['level']:<5} v{line['version']} {where}  {line['message']}", line)
+        self.out.item(f"{at} {line['level']:<7} v{line['version']} {where}  {line['message']}", line)
 
     def _follow_logs(self, name: str, levels: list[str], shown: list[int]) -> None:
         """Print lines as they are committed. Numbers are given before the commit, so a lower one may come later."""
