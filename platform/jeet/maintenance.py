@@ -12,6 +12,7 @@ import asyncio
 import time
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
+from importlib import import_module
 from typing import TYPE_CHECKING
 
 import asyncpg
@@ -107,7 +108,8 @@ def cron(every_s: int) -> str:
 
 async def run(settings: Settings, database_url: str, stop: asyncio.Event) -> None:
     """Run the scheduler until `stop`; raise the driver's error when its session is lost."""
-    from pgqueuer.core.sm import SchedulerManager
+    # A second's worth of imports, which the watch over workers must not wait for.
+    SchedulerManager = (await asyncio.to_thread(import_module, "pgqueuer.core.sm")).SchedulerManager
 
     async with session(database_url, "jeet-maintenance scheduler") as db:
         scheduler = SchedulerManager(_queries(db))

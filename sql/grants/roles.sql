@@ -30,7 +30,8 @@ begin
         execute 'grant select on all tables in schema jeet to jeet_reader';
         -- Called by views; the schema that they are in stays closed.
         grant execute on function jeet_internal.published_at(int, int, bigint), jeet_internal.stream_bytes(int),
-            jeet_internal.long_transactions(interval), jeet.partition_of(text, int) to jeet_reader;
+            jeet_internal.long_transactions(interval), jeet_internal.ttl_hold_now(jeet_internal.task, timestamptz),
+            jeet.partition_of(text, int) to jeet_reader;
     end if;
 
     if exists (select from pg_roles where rolname = 'jeet_producer') then
@@ -50,5 +51,10 @@ begin
         end loop;
         execute 'grant usage on all sequences in schema jeet_internal to jeet_worker';
         execute 'grant execute on all functions in schema jeet, jeet_internal to jeet_worker';
+        -- The maintenance jobs' own tables.
+        grant usage on schema jeet_pgqueuer to jeet_worker;
+        execute 'grant select, insert, update, delete on all tables in schema jeet_pgqueuer to jeet_worker';
+        execute 'grant usage on all sequences in schema jeet_pgqueuer to jeet_worker';
+        execute 'grant execute on all functions in schema jeet_pgqueuer to jeet_worker';
     end if;
 end $$;

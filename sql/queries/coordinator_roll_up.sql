@@ -1,4 +1,4 @@
--- A function has failed while one of its tasks is halted, and runs otherwise. A paused one stays paused.
+-- A function has failed while one of its tasks is halted; its other tasks go on. A paused one stays paused.
 with wanted as (
     select f.id, case when exists (select from jeet_internal.task t where t.function_id = f.id and t.status = 'halted')
                       then 'failed' else 'running' end as status

@@ -4,5 +4,5 @@ select t.id, t.function_id, a.worker_id as assigned,
   from jeet_internal.task t
   join jeet_internal.function f on f.id = t.function_id
   left join jeet_internal.assignment a on a.task_id = t.id
- where t.status = 'running' and f.status = 'running'
+ where t.status = 'running' and f.status <> 'paused'
  order by t.id

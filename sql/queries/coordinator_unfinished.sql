@@ -4,6 +4,6 @@ select w.id, array_agg(t.id order by t.id) as tasks,
   from jeet_internal.worker w
   join jeet_internal.task t on t.worker_id = w.id
   join jeet_internal.function f on f.id = t.function_id
- where w.status = 'lost' and t.status = 'running' and f.status = 'running'
+ where w.status = 'lost' and t.status = 'running' and f.status <> 'paused'
  group by w.id
  order by w.id

@@ -127,7 +127,7 @@ class HandWorker:
             for row in data.execute(
                 "select t.id, t.worker_id = %s from jeet_internal.assignment a join jeet_internal.task t on t.id = a.task_id"
                 " join jeet_internal.function f on f.id = t.function_id"
-                " where a.worker_id = %s and f.status = 'running' and t.status = 'running'",
+                " where a.worker_id = %s and f.status <> 'paused' and t.status = 'running'",
                 (self.id, self.id),
             ).fetchall()
         }
@@ -140,7 +140,7 @@ class HandWorker:
             self.held |= {row[0] for row in rows}
         if mine := sorted(task for task in self.held if wanted.get(task) is not True):
             data.execute(
-                "select count(*) from jeet_internal.acquire_tasks(%s, %s, %s, true)", (self.id, self.backend_pid, mine)
+                "select count(*) from jeet_internal.acquire_tasks(%s, %s, %s)", (self.id, self.backend_pid, mine)
             )
 
     def freeze(self) -> None:
