@@ -238,7 +238,16 @@ class Lane:
             try:
                 if task.instance is None:
                     task.instance = task.program.instantiate(task.lease, task.state)
-                turn.outcome = task.instance.run(replace(events.batch, committed_through=task.committed_sequence))
+                # The guest's time and the expiry that is stored start from the same reading of the clock.
+                now = self._clock.monotonic()
+                batch = replace(
+                    events.batch,
+                    now_ms=events.batch.now_ms + (now - events.batch.fetched_at) * 1000,
+                    fetched_at=now,
+                    committed_through=task.committed_sequence,
+                )
+                turn.events = replace(events, batch=batch)
+                turn.outcome = task.instance.run(batch)
             except Exception as error:  # noqa: BLE001 - whatever it is concerns this batch only, and `settle` judges it
                 turn.outcome = error
 
