@@ -58,7 +58,9 @@ class Process:
     def wait_for(self, text: str, count: int = 1, within_s: float = 20.0) -> dict[str, str]:
         """The fields of the `count`-th line with `text`, once there is one."""
         try:
-            return wait_for(lambda: (found := self.lines(text)) and len(found) >= count and found, text, within_s)[count - 1]
+            return wait_for(lambda: (found := self.lines(text)) and len(found) >= count and found, text, within_s)[
+                count - 1
+            ]
         except AssertionError as error:
             raise AssertionError(f"{error}; the log was:\n{self.log}") from None
 
@@ -114,7 +116,10 @@ class HandWorker:
             with psycopg.connect(self._url, autocommit=True) as data:
                 data.execute("select set_config('application_name', %s, false)", (f"jeet-worker/{self.id} data",))
                 while not self._stop.wait(0.02):
-                    if self.beating and not data.execute(query("heartbeat"), {"worker": self.id, "draining": False}).fetchone():
+                    if (
+                        self.beating
+                        and not data.execute(query("heartbeat"), {"worker": self.id, "draining": False}).fetchone()
+                    ):
                         return
                     if self.obedient:
                         self._obey(data)

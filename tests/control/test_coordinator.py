@@ -6,6 +6,7 @@ import signal
 import time
 
 import psycopg
+
 from control.actors import HandWorker, coordinator, make_function, owners, shares, wait_for, workers
 
 
@@ -22,7 +23,9 @@ def test_tasks_are_shared_out_evenly_and_only_the_moved_ones_pause_when_a_worker
         assert sum(after[task] != before[task] for task in before) == 2
 
 
-def test_a_worker_whose_session_is_gone_is_reported_and_its_tasks_move(database_url: str, db: psycopg.Connection) -> None:
+def test_a_worker_whose_session_is_gone_is_reported_and_its_tasks_move(
+    database_url: str, db: psycopg.Connection
+) -> None:
     make_function(db, "f", 8)
     with coordinator(database_url) as leader, workers(database_url, 2) as team:
         wait_for(lambda: shares(db) == [4, 4], "four tasks each")
@@ -33,10 +36,14 @@ def test_a_worker_whose_session_is_gone_is_reported_and_its_tasks_move(database_
         assert (done["worker"], done["partitions"], done["moved"]) == (str(team[0].id), "4", "4")
         assert float(done["elapsed_ms"]) <= float(done["since_heartbeat_ms"])
         assert set(owners(db).values()) == {team[1].id}
-        assert db.execute("select status from jeet_internal.worker where id = %s", (team[0].id,)).fetchone() == ("lost",)
+        assert db.execute("select status from jeet_internal.worker where id = %s", (team[0].id,)).fetchone() == (
+            "lost",
+        )
 
 
-def test_success_is_reported_only_when_the_new_owner_holds_every_lease(database_url: str, db: psycopg.Connection) -> None:
+def test_success_is_reported_only_when_the_new_owner_holds_every_lease(
+    database_url: str, db: psycopg.Connection
+) -> None:
     make_function(db, "f", 4)
     with coordinator(database_url) as leader, workers(database_url, 2) as team:
         wait_for(lambda: shares(db) == [2, 2], "two tasks each")
@@ -96,7 +103,9 @@ def test_with_no_worker_left_the_log_says_so_and_the_next_worker_gets_everything
         assert set(owners(db).values()) == {team[2].id}
 
 
-def test_a_worker_that_leaves_in_good_order_is_not_called_disconnected(database_url: str, db: psycopg.Connection) -> None:
+def test_a_worker_that_leaves_in_good_order_is_not_called_disconnected(
+    database_url: str, db: psycopg.Connection
+) -> None:
     make_function(db, "f", 4)
     with coordinator(database_url) as leader, workers(database_url, 2) as team:
         wait_for(lambda: shares(db) == [2, 2], "two tasks each")
@@ -132,7 +141,9 @@ def test_a_standby_takes_over_from_a_leader_that_dies_and_from_one_that_is_froze
                 assert second.lines("worker disconnected") == []
 
 
-def test_a_new_leader_finishes_the_redistribution_that_the_old_one_began(database_url: str, db: psycopg.Connection) -> None:
+def test_a_new_leader_finishes_the_redistribution_that_the_old_one_began(
+    database_url: str, db: psycopg.Connection
+) -> None:
     make_function(db, "f", 2)
     with workers(database_url, 1) as team:
         with coordinator(database_url) as first:
@@ -192,19 +203,26 @@ def test_paused_and_halted_tasks_are_assigned_to_nobody(database_url: str, db: p
         db.execute("update jeet_internal.function set status = 'paused' where name = 'f'")
         db.execute("notify jeet_control, 'function 1'")
         wait_for(
-            lambda: db.execute(
-                "select count(*) from jeet_internal.assignment a join jeet_internal.task t on t.id = a.task_id"
-                " join jeet_internal.function f on f.id = t.function_id where f.name = 'f'"
-            ).fetchone() == (0,),
+            lambda: (
+                db.execute(
+                    "select count(*) from jeet_internal.assignment a join jeet_internal.task t on t.id = a.task_id"
+                    " join jeet_internal.function f on f.id = t.function_id where f.name = 'f'"
+                ).fetchone()
+                == (0,)
+            ),
             "nobody is told to run the paused function",
         )
 
 
-def test_the_coordinator_survives_the_end_of_its_sessions_and_stops_cleanly(database_url: str, db: psycopg.Connection) -> None:
+def test_the_coordinator_survives_the_end_of_its_sessions_and_stops_cleanly(
+    database_url: str, db: psycopg.Connection
+) -> None:
     make_function(db, "f", 2)
     with coordinator(database_url) as leader, workers(database_url, 1) as team:
         wait_for(lambda: set(owners(db).values()) == {team[0].id}, "all tasks run")
-        db.execute("select pg_terminate_backend(pid) from pg_stat_activity where application_name like 'jeet-coordinator%'")
+        db.execute(
+            "select pg_terminate_backend(pid) from pg_stat_activity where application_name like 'jeet-coordinator%'"
+        )
         leader.wait_for("leading", count=2)
         leader.signal(signal.SIGTERM)
         assert leader.process.wait(10) == 0

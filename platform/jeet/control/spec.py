@@ -115,7 +115,7 @@ def merge(
             near = difflib.get_close_matches(setting, _KNOWN, n=1)
             hint = f"; did you mean {near[0]}?" if near else f"; there are {', '.join(_KNOWN)}"
             raise DeployError(f"{filename}: config.{setting} is not a setting{hint}")
-    name = _first(flags.name, settings.get("name")) or re.sub(r"\.(m?js|wasm)$", "", filename)
+    name = _first(flags.name, settings.get("name"), re.sub(r"\.(m?js|wasm)$", "", filename))
     check_name("function", name, filename, remedy="give it one with --name")
     source = _first(flags.source, settings.get("source"))
     if source is None:

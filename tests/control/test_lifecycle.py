@@ -1,0 +1,170 @@
+"""A control change is true when it returns: what ran before cannot commit, whoever sits on the rows."""
+
+from __future__ import annotations
+
+import threading
+from datetime import timedelta
+
+import psycopg
+import pytest
+
+from control.actors import HandWorker, coordinator, make_function, shares, wait_for, workers
+from control.conftest import SEED_JS, Deploy
+from jeet.control import lifecycle
+from jeet.errors import RetryLater
+
+COMMIT = """
+select jeet_internal.commit_tasks(array[%s], array[%s::bigint], '{}', '{}', '{}', '{}', '{}', '{}', '{}', '{}', '{}', 0,
+    '{}', '{}', '{}', '{}', '{}', '{}', '{}', '{}', '{}', '{}', null, null, '{}', '{}', false)
+"""
+
+
+def owned(db: psycopg.Connection) -> tuple[int, int]:
+    """A task that runs, and its epoch."""
+    return db.execute("select id, epoch from jeet_internal.task where worker_id is not null limit 1").fetchone()  # type: ignore[return-value]
+
+
+@pytest.mark.parametrize("how", ["pause", "resume", "rollback", "delete", "deploy"])
+def test_what_began_before_a_change_cannot_commit_after_it(
+    database_url: str, db: psycopg.Connection, deploy_source: Deploy, how: str
+) -> None:
+    deploy_source(source="events", name="f", partitions=2)
+    deploy_source(SEED_JS + "//2\n", source="events", name="f")
+    with coordinator(database_url), workers(database_url, 1):
+        wait_for(lambda: shares(db) == [2], "both tasks run")
+        if how == "resume":
+            db.execute("update jeet_internal.task set status = 'halted', halt_reason = 'x' where partition = 1")
+            db.execute("update jeet_internal.function set status = 'failed'")
+        task, epoch = owned(db)
+        db.execute(COMMIT, (task, epoch))
+        match how:
+            case "deploy":
+                deploy_source(SEED_JS + "//3\n", source="events", name="f")
+            case "pause" | "delete":
+                getattr(lifecycle, how)(db, "f")
+            case _:
+                getattr(lifecycle, how)(db, "f", wait_s=0)
+        with pytest.raises(psycopg.Error) as caught:
+            db.execute(COMMIT, (task, epoch))
+        assert caught.value.sqlstate == "JT001"
+
+
+def test_deploy_waits_until_each_task_runs_the_new_version(
+    database_url: str, db: psycopg.Connection, deploy_source: Deploy
+) -> None:
+    with coordinator(database_url), workers(database_url, 2):
+        wait_for(lambda: db.execute("select count(*) from jeet_internal.worker").fetchone() == (2,), "workers")
+        first = deploy_source(source="events", name="f", partitions=4, wait_s=20)
+        assert first.progress.complete
+        second = deploy_source(SEED_JS + "//2\n", source="events", name="f", wait_s=20)
+        assert second.progress.complete
+        assert db.execute("select distinct version from jeet_internal.task").fetchall() == [(2,)]
+
+
+def test_deploy_names_the_tasks_that_do_not_run_the_new_version(
+    database_url: str, db: psycopg.Connection, deploy_source: Deploy
+) -> None:
+    deploy_source(source="events", name="f", partitions=2)
+    with coordinator(database_url), workers(database_url, 1) as team:
+        wait_for(lambda: shares(db) == [2], "both tasks run")
+        team[0].obedient = False
+        progress = deploy_source(SEED_JS + "//2\n", source="events", name="f", wait_s=0.3).progress
+        assert (progress.missing, progress.workers) == ((0, 1), 1)
+
+
+@pytest.mark.parametrize("name", ["jeet-worker/7 lane 0", "psql"])
+def test_whoever_sits_on_a_task_in_an_open_transaction_is_ended(
+    database_url: str, db: psycopg.Connection, name: str
+) -> None:
+    make_function(db, "f", 3)
+    with psycopg.connect(database_url, application_name=name) as stuck:
+        stuck.execute("select from jeet_internal.task where partition = 1 for update")
+        assert lifecycle.pause(db, "f").changed
+        with pytest.raises(psycopg.OperationalError):
+            stuck.execute("select 1")
+    assert db.execute("select distinct epoch from jeet_internal.task").fetchall() == [(1,)]
+
+
+def test_a_commit_that_is_under_way_is_let_finish_and_counts(database_url: str, db: psycopg.Connection) -> None:
+    make_function(db, "f", 1)
+    with psycopg.connect(database_url, application_name="jeet-worker/7 lane 0") as committing:
+        committing.execute("update jeet_internal.task set crashes = 5")
+        pausing = threading.Thread(target=lifecycle.pause, args=(db, "f"))
+        pausing.start()
+        with psycopg.connect(database_url, autocommit=True) as other:
+            wait_for(
+                lambda: (
+                    other.execute("select count(*) from pg_stat_activity where wait_event_type = 'Lock'").fetchone()
+                    != (0,)
+                ),
+                "the change waits",
+            )
+        committing.commit()
+        pausing.join()
+    assert db.execute("select crashes, epoch from jeet_internal.task").fetchone() == (5, 1)
+
+
+def test_a_change_gives_way_to_another_one_that_does_not_end(database_url: str, db: psycopg.Connection) -> None:
+    from jeet.db.keys import CHANGE_LOCK
+
+    make_function(db, "f", 1)
+    with psycopg.connect(database_url) as other:
+        other.execute("select pg_advisory_xact_lock(%s, %s)", CHANGE_LOCK)
+        with pytest.raises(RetryLater, match="nothing was changed"):
+            lifecycle.pause(db, "f")
+    assert lifecycle.pause(db, "f").changed
+
+
+def test_a_paused_function_is_run_by_nobody_until_it_is_resumed(
+    database_url: str, db: psycopg.Connection, deploy_source: Deploy
+) -> None:
+    deploy_source(source="events", name="f", partitions=2)
+    with coordinator(database_url), workers(database_url, 1) as team:
+        wait_for(lambda: shares(db) == [2], "both tasks run")
+        assert lifecycle.pause(db, "f").changed
+        assert db.execute("select count(*) from jeet_internal.assignment").fetchone() == (0,)
+        assert db.execute("select count(*) from jeet_internal.task where worker_id is not null").fetchone() == (0,)
+        assert not lifecycle.pause(db, "f").changed
+        # A new version of a paused function stays paused.
+        assert deploy_source(SEED_JS + "//2\n", source="events", name="f").status == "paused"
+        wait_for(lambda: not team[0].held, "the worker lets go")
+        resumed = lifecycle.resume(db, "f", wait_s=20)
+        assert resumed.changed
+        assert resumed.progress is not None
+        assert resumed.progress.complete
+        assert not lifecycle.resume(db, "f").changed
+
+
+def test_resume_lets_halted_tasks_try_again(db: psycopg.Connection) -> None:
+    make_function(db, "f", 2)
+    db.execute("update jeet_internal.task set status = 'halted', halt_reason = 'x' where partition = 1")
+    db.execute("update jeet_internal.function set status = 'failed'")
+    assert lifecycle.resume(db, "f", wait_s=0).changed
+    assert db.execute("select distinct status, halt_reason from jeet_internal.task").fetchall() == [("running", None)]
+    assert db.execute("select status from jeet_internal.function").fetchone() == ("running",)
+
+
+def test_the_clock_of_state_stands_still_while_a_function_is_paused(database_url: str, db: psycopg.Connection) -> None:
+    make_function(db, "f", 1)
+    worker = HandWorker(database_url)
+    db.execute("insert into jeet_internal.assignment values (1, %s)", (worker.id,))
+    wait_for(lambda: shares(db) == [1], "the task runs")
+    db.execute("insert into jeet_internal.collection values (1, 0, 'c')")
+    db.execute(
+        "insert into jeet_internal.state (task_id, collection_id, key, value, expires_at) values (1, 0, 'k', '1', now() + '5 minutes')"
+    )
+    lifecycle.pause(db, "f")
+    wait_for(lambda: not worker.held, "the worker lets go")
+    # An hour goes by.
+    db.execute("update jeet_internal.task set unowned_since = unowned_since - interval '1 hour'")
+    db.execute("update jeet_internal.state set expires_at = expires_at - interval '1 hour'")
+    left = "select expires_at - clock_timestamp() from jeet.state"
+    while_paused = db.execute(left).fetchone()[0]  # type: ignore[index]
+    assert timedelta(minutes=3) < while_paused <= timedelta(minutes=4)
+    assert db.execute("select jeet_internal.sweep_state(1, 10, '0')").fetchone() == (0,)
+    lifecycle.resume(db, "f", wait_s=0)
+    db.execute("insert into jeet_internal.assignment values (1, %s)", (worker.id,))
+    wait_for(lambda: shares(db) == [1], "the task runs again")
+    assert timedelta(minutes=3) < db.execute(left).fetchone()[0] <= while_paused  # type: ignore[index]
+    assert db.execute("select ttl_hold from jeet_internal.task").fetchone()[0] > timedelta(minutes=58)  # type: ignore[index]
+    worker.crash()
