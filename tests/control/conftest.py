@@ -35,7 +35,9 @@ def plugin(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Plugin]:
 def deploy_source(db: psycopg.Connection, plugin: Plugin, tmp_path: Path) -> Deploy:
     """Deploy a source text: `deploy_source(text, filename=…, wait_s=…, **flags)`."""
 
-    def run(text: str | bytes = SEED_JS, /, *, filename: str = "f.js", wait_s: float = 0.0, **flags: object) -> Deployed:
+    def run(
+        text: str | bytes = SEED_JS, /, *, filename: str = "f.js", wait_s: float = 0.0, **flags: object
+    ) -> Deployed:
         path = tmp_path / filename
         path.write_bytes(text if isinstance(text, bytes) else text.encode())
         return deploy(db, read_code(path, plugin, Flags(**flags)), wait_s=wait_s)  # type: ignore[arg-type]
