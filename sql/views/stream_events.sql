@@ -1,8 +1,12 @@
--- The log, readable. The planner finds the stream by name first and then visits that stream's segments only.
+-- The log, readable. The empty branch of the UNION ALL keeps the planner from joining in any other order: it must find
+-- the stream first and then visit that stream's segments alone (a hash join would read the logs of all streams), while
+-- conditions on partition and offset still reach the index.
 create or replace view jeet.stream_events as
 select s.name as stream, e.partition, e."offset", e.key, e.value, e.headers, e.published_at, e.ts
   from jeet_internal.stream s
-  join jeet_internal.event e on e.stream_id = s.id;
+ cross join lateral (select * from jeet_internal.event where stream_id = s.id
+                     union all
+                     select * from jeet_internal.event where false) e;
 
 comment on view jeet.stream_events is 'Events in the log; name the stream: where stream = ''orders''';
 comment on column jeet.stream_events.stream is 'the stream';
