@@ -19,7 +19,7 @@ import wasmtime
 
 from jeet.errors import DeployError, PluginError
 from jeet.sandbox import wasi
-from jeet.sandbox.call import GuestTrap, InstanceSpec, StateReader
+from jeet.sandbox.call import GuestTrap, InstanceSpec, StateReader, TrapKind
 from jeet.sandbox.describe import Description, emits_of
 from jeet.sandbox.engine import Engine
 from jeet.sandbox.instance import DriverRefused, Instance, ask_driver
@@ -210,7 +210,9 @@ class Plugin:
         if self.has_extras:
             name = self._entry_name(machine)
             if machine.call("jeet-call", name, len(_ENTRY), budget=budget) != 0:
-                raise GuestTrap(f"the driver failed: {_last_error(machine)}", kind="abort", suspects=range(0))
+                said = _last_error(machine)
+                kind: TrapKind = "memory" if "out of memory" in said else "abort"
+                raise GuestTrap(f"the driver failed: {said.splitlines()[0]}", kind=kind, suspects=range(0))
         else:
             self._invoke(machine, self._caller, budget)
 

@@ -266,6 +266,7 @@ function describeError(error) {
 }
 
 function finish(processed) {
+  shared[PROGRESS] = batch.count; // from here on no single event is to blame
   const outputs = [];
   const writes = [];
   const columnSections = [];

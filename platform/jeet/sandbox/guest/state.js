@@ -21,6 +21,7 @@ const FIRST_PREFETCH_KEYS = 500; // until the size of this collection's values i
 const FETCH_BYTES = 4194304;
 const EXACT_TIME_MARGIN_MS = 30; // the shared clock may be this late: near an expiry the host is asked
 
+const PLAIN_STRING = /^[\x20-\x7e]*$/;
 const COLLECTION_NAME = /^[A-Za-z_$][\w$]{0,62}$/;
 
 // The running event. serial 0: none runs, and state may not be used.
@@ -434,7 +435,8 @@ function assign(collection, key, value) {
       value += 0; // -0 is 0 in JSON
       break;
     case 'string':
-      jsonText(value, place(collection, key), valueLimit, 'state_value_bytes');
+      checkStateString(value, collection, key);
+      account(entry, value.length);
       break;
     case 'boolean':
       break;
@@ -458,6 +460,11 @@ function assign(collection, key, value) {
   entry.kind = PLAIN;
   entry.value = value;
   if (entry.changedIn !== batchNumber || collection.ttl !== null) markChanged(collection, entry);
+}
+
+function checkStateString(value, collection, key) {
+  if (value.length < 100 && PLAIN_STRING.test(value)) return;
+  jsonText(value, place(collection, key), valueLimit, 'state_value_bytes');
 }
 
 function place(collection, key) {

@@ -132,15 +132,7 @@ function jsonText(value, where, limit, limitName) {
 }
 
 function utf8Length(text) {
-  let bytes = 0;
-  for (let i = 0; i < text.length; i++) {
-    const unit = text.charCodeAt(i);
-    if (unit < 0x80) bytes += 1;
-    else if (unit < 0x800) bytes += 2;
-    else if (unit >= 0xd800 && unit <= 0xdbff) { bytes += 4; i++; }
-    else bytes += 3;
-  }
-  return bytes;
+  return encoder.encode(text).length;
 }
 
 // Keys of events and of state: any string of up to `key_bytes` bytes of UTF-8, without NUL and lone surrogates.
