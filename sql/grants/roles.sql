@@ -38,7 +38,7 @@ begin
         grant usage on schema jeet to jeet_producer;
         execute (select 'grant execute on function ' || string_agg(p.oid::regprocedure::text, ', ') || ' to jeet_producer'
                    from pg_proc p join pg_namespace n on n.oid = p.pronamespace
-                  where n.nspname = 'jeet' and p.proname in ('publish', 'publish_many', 'publish_lines', 'partition_of'));
+                  where n.nspname = 'jeet' and p.proname in ('publish', 'publish_many', 'publish_texts', 'publish_lines', 'partition_of'));
     end if;
 
     if exists (select from pg_roles where rolname = 'jeet_worker') then

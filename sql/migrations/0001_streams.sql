@@ -50,3 +50,15 @@ create table jeet_internal.publish_id (
     primary key (stream_id, id)
 );
 create index publish_id_expiry on jeet_internal.publish_id (expires_at);
+
+-- What became of each block of lines that a producer sent under a token, so that sending one again after a lost connection
+-- writes nothing twice and gives the same answer.
+create table jeet_internal.publish_block (
+    token        uuid primary key,
+    written      int,                                    -- null: the transaction that publishes it has not ended
+    repeated     int,
+    refused      int[],
+    reasons      text[],
+    expires_at   timestamptz not null default clock_timestamp() + interval '1 day'
+);
+create index publish_block_expiry on jeet_internal.publish_block (expires_at);

@@ -1,0 +1,107 @@
+"""What `jeet publish` shows: refused lines as they are met, a progress bar on a terminal, and what it came to."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import stat
+import sys
+from collections.abc import Callable, Iterator
+from io import BufferedReader
+from pathlib import Path
+from typing import cast
+
+from jeet.cli.output import Done, Output
+from jeet.errors import Refused, UsageError
+from jeet.stream.append import Producer, Published
+
+SHOWN_REFUSALS = 100
+"""refused lines that are told one by one"""
+
+
+def publish(
+    out: Output, url: str, stream: str, file: str, *, key: str | None, id_field: str | None, wait: bool
+) -> None:
+    """Publish a file, or stdin for `-`; print how many are in; UsageError at the end if any line was refused."""
+    latest = Published()
+    shown = 0
+
+    def refused(line: Refused) -> None:
+        nonlocal shown
+        shown += 1
+        if shown <= SHOWN_REFUSALS:
+            out.note(str(line))
+        elif shown == SHOWN_REFUSALS + 1:
+            out.note("… further refused lines are only counted")
+
+    async def run(source: BufferedReader, progress: Callable[[Published], None]) -> Published:
+        def reached(published: Published) -> None:
+            nonlocal latest
+            latest = published
+            progress(published)
+
+        async with Producer(url, wait_when_full=wait) as producer:
+            return await producer.publish_lines(
+                stream, source, key=key, id_field=id_field, on_refused=refused, on_progress=reached
+            )
+
+    with _source(file) as source, _progress(source) as progress:
+        try:
+            latest = asyncio.run(run(source, progress))
+        except KeyboardInterrupt:
+            out.note(f"stopped: lines up to {latest.lines} are in; those just being sent may be")
+            raise
+    _report(out, stream, latest)
+
+
+def _report(out: Output, stream: str, published: Published) -> None:
+    again = f", {published.repeated:,} of them published before" if published.repeated else ""
+    facts = {
+        "stream": stream,
+        "published": published.written,
+        "repeated": published.repeated,
+        "refused": published.refused,
+        "lines": published.lines,
+    }
+    out.show(Done(f"published {published.written:,} events to {stream}{again}", facts))
+    if published.refused:
+        lines = "1 line was" if published.refused == 1 else f"{published.refused:,} lines were"
+        raise UsageError(f"{lines} refused; all others are in {stream}")
+
+
+@contextlib.contextmanager
+def _source(file: str) -> Iterator[BufferedReader]:
+    if file == "-":
+        yield cast(BufferedReader, sys.stdin.buffer)
+        return
+    try:
+        source = Path(file).expanduser().open("rb")
+    except OSError as error:
+        raise UsageError(f"cannot read {file}: {error.strerror or error}") from error
+    with source:
+        yield source
+
+
+@contextlib.contextmanager
+def _progress(source: BufferedReader) -> Iterator[Callable[[Published], None]]:
+    """A bar on stderr, by bytes if the size is known; nothing unless stderr is a terminal."""
+    if not sys.stderr.isatty():
+        yield lambda published: None
+        return
+    from rich.console import Console
+    from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
+
+    total = _size(source)
+    columns = (TextColumn("{task.fields[events]} events"), BarColumn(), TimeElapsedColumn())
+    with Progress(*columns, console=Console(stderr=True), transient=True) as bars:
+        bar = bars.add_task("publish", total=total, events="0")
+        yield lambda published: bars.update(bar, completed=published.size, events=f"{published.written:,}")
+
+
+def _size(source: BufferedReader) -> int | None:
+    try:
+        about = os.fstat(source.fileno())
+    except OSError:
+        return None
+    return about.st_size if stat.S_ISREG(about.st_mode) else None

@@ -1,0 +1,334 @@
+"""The producer: publishes events, and files of them, as fast as the database takes them.
+
+Promise: what is reported as written is committed. A block of lines whose connection was lost is sent again under the
+same token and written once; only when the database stays away for `patience_s` does PublishInterrupted end it, and it
+says which lines are in. Lines are appended in the order of the input, so events of one key keep it. The gate is the
+database's: a bad event is refused by name, the others go in.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+import threading
+import uuid
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from random import Random
+from types import TracebackType
+from typing import TYPE_CHECKING, Any
+
+import asyncpg
+
+from jeet.clock import SYSTEM_CLOCK, Clock
+from jeet.db.connect import connect
+from jeet.db.pool import pause_s
+from jeet.db.sql import query
+from jeet.db.sqlstates import Verdict, verdict
+from jeet.errors import JeetError, NotFound, Refused, RetryLater, UsageError
+from jeet.ids import Offset, Partition
+from jeet.stream.lines import Block, LineReader, Source
+
+if TYPE_CHECKING:
+    from asyncpg import Connection
+
+NO_STREAM = "JT120"
+OVER_LAG = "JT121"
+SETTING = "JT130"
+
+
+@dataclass(frozen=True)
+class Published:
+    """How far a publication has come, or what it came to."""
+
+    lines: int = 0
+    """lines read, blank ones included; all of them are accounted for"""
+    size: int = 0
+    """bytes read"""
+    written: int = 0
+    """events that are in the stream, repeated ones included"""
+    repeated: int = 0
+    """of those, events that were there before, by their id"""
+    refused: int = 0
+
+
+@dataclass(frozen=True)
+class Placed:
+    """Where an event is in its stream."""
+
+    partition: Partition
+    offset: Offset
+
+
+class StreamFull(RetryLater):
+    """Consumers of the stream are further behind than its max_lag; nothing of this call was written."""
+
+
+class PublishInterrupted(RetryLater):
+    """The database stayed away for longer than the producer's patience. `published` is what is certainly in."""
+
+    def __init__(self, published: Published, in_doubt: int | None, cause: str) -> None:
+        self.published = published
+        doubt = f", lines {published.lines + 1} to {in_doubt} may be" if in_doubt is not None else ""
+        super().__init__(
+            f"lost the database ({cause}): lines up to {published.lines} are in{doubt}, later ones are not."
+            " With --id_field the whole file can be published again without doubling an event"
+        )
+
+
+class _Unreachable(JeetError):
+    def __init__(self, cause: BaseException, in_doubt: bool) -> None:
+        self.in_doubt = in_doubt
+        super().__init__(_first_line(cause))
+
+
+class Producer:
+    """Publishes over one connection, opened when first needed and again when lost: `async with Producer(url)`."""
+
+    def __init__(
+        self,
+        database_url: str,
+        *,
+        wait_when_full: bool = True,
+        patience_s: float = 60.0,
+        clock: Clock = SYSTEM_CLOCK,
+        random: Random | None = None,
+    ) -> None:
+        self._url = database_url
+        self._wait_when_full = wait_when_full
+        self._patience_s = patience_s
+        self._clock = clock
+        self._random = random or Random()
+        self._db: Connection | None = None
+        self._reached = False
+
+    async def __aenter__(self) -> Producer:
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._drop()
+
+    async def publish(
+        self,
+        stream: str,
+        event: object,
+        *,
+        key: str | None = None,
+        id: str | None = None,  # noqa: A002
+    ) -> Placed:
+        """Append one event, a JSON text or a value to be written as JSON; raise Refused if it breaks a rule."""
+        placed = (await self.publish_many(stream, [event], keys=[key], ids=[id]))[0]
+        if isinstance(placed, Refused):
+            raise placed
+        return placed
+
+    async def publish_many(
+        self,
+        stream: str,
+        events: Sequence[object],
+        *,
+        keys: Sequence[str | None] | None = None,
+        ids: Sequence[str | None] | None = None,
+    ) -> list[Placed | Refused]:
+        """Append the good ones of these events, in order; say of each where it went or why it was refused.
+
+        When the connection is lost, events that all have an id are sent again, which writes none twice; without, they
+        may be in or not, and RetryLater says so.
+        """
+        sent, texts, result = [], [], list[Placed | Refused]()
+        for index, event in enumerate(events):
+            text = _json_text(event)
+            if isinstance(text, Refused):
+                result.append(text)
+            else:
+                result.append(Placed(Partition(-1), Offset(-1)))
+                sent.append(index)
+                texts.append(text)
+        sent_ids = None if ids is None else [ids[index] for index in sent]
+        try:
+            rows = await self._persist(
+                "publish_texts",
+                (stream, texts, None if keys is None else [keys[index] for index in sent], sent_ids),
+                repeatable=sent_ids is not None and None not in sent_ids,
+            )
+        except _Unreachable as error:
+            what = "events may be in or not; give each an id to send them again safely"
+            raise RetryLater(
+                f"lost the database ({error}): {what if error.in_doubt else 'nothing was written'}"
+            ) from error
+        for index, row in zip(sent, rows, strict=True):
+            if row["error"] is None:
+                result[index] = Placed(Partition(row["partition"]), Offset(row["offset"]))
+            else:
+                result[index] = _refused(row["error"], None)
+        return result
+
+    async def publish_lines(
+        self,
+        stream: str,
+        source: Source,
+        *,
+        key: str | None = None,
+        id_field: str | None = None,
+        on_refused: Callable[[Refused], None] = lambda refused: None,
+        on_progress: Callable[[Published], None] = lambda published: None,
+    ) -> Published:
+        """Append the events of a file or pipe, one a line; `key` and `id_field` are paths in each event."""
+        paths = (_path(key, "key"), _path(id_field, "id_field"))
+        reader = LineReader(source)
+        published = Published()
+        # The next block is read and decoded while the database works on this one.
+        coming = _in_thread(reader.read)
+        while (block := await coming) is not None:
+            coming = _in_thread(reader.read)
+            published = await self._publish_block(stream, block, paths, published, on_refused)
+            on_progress(published)
+        return published
+
+    async def _publish_block(
+        self,
+        stream: str,
+        block: Block,
+        paths: tuple[list[str] | None, list[str] | None],
+        before: Published,
+        on_refused: Callable[[Refused], None],
+    ) -> Published:
+        refused = list(block.refused)
+        written = repeated = 0
+        if block.numbers:
+            values = (stream, block.text, *paths, uuid.uuid4())
+            try:
+                row = (await self._persist("publish_lines", values, repeatable=True))[0]
+            except _Unreachable as error:
+                raise PublishInterrupted(before, block.end if error.in_doubt else None, str(error)) from error
+            written, repeated = row["written"], row["repeated"]
+            for n, reason in zip(row["refused"], row["reasons"], strict=True):
+                refused.append(_refused(reason, block.numbers[n - 1]))
+        for one in sorted(refused, key=lambda one: one.line or 0):
+            on_refused(one)
+        return Published(
+            block.end,
+            before.size + block.size,
+            before.written + written,
+            before.repeated + repeated,
+            before.refused + len(refused),
+        )
+
+    async def _persist(self, name: str, values: tuple[object, ...], *, repeatable: bool) -> list[Any]:
+        """Run a statement until it succeeds, is refused, or patience ends; again after doubt only if repeatable."""
+        failures = 0
+        in_doubt = False
+        began_s = 0.0
+        while True:
+            sent = False
+            try:
+                db = await self._connected()
+                sent = True
+                rows: list[Any] = await db.fetch(query(name), *values)
+                return rows
+            except (asyncpg.PostgresError, asyncpg.InterfaceError, OSError, TimeoutError) as error:
+                full = getattr(error, "sqlstate", None) == OVER_LAG
+                if not full or not self._wait_when_full:
+                    in_doubt = self._judge(error, sent, in_doubt)
+                    if in_doubt and not repeatable:
+                        raise _Unreachable(error, in_doubt) from error
+                failures += 1
+                now_s = self._clock.monotonic()
+                if failures == 1 or full:
+                    began_s = now_s
+                elif now_s - began_s > self._patience_s:
+                    raise _Unreachable(error, in_doubt) from error
+            await asyncio.sleep(pause_s(failures, self._random))
+
+    def _judge(self, error: Exception, sent: bool, in_doubt: bool) -> bool:
+        """Whether the statement may have run by now; raises what no repetition would change."""
+        state = getattr(error, "sqlstate", None)
+        if state == NO_STREAM:
+            raise NotFound(_first_line(error)) from error
+        if state == OVER_LAG:
+            raise StreamFull(_first_line(error)) from error
+        if state == SETTING:
+            raise UsageError(_first_line(error)) from error
+        found = verdict(error)
+        if not self._reached:
+            raise JeetError(f"cannot connect to the database; nothing was published: {_first_line(error)}") from error
+        if found is Verdict.DOUBT:
+            self._drop()
+            return in_doubt or sent
+        if found is not Verdict.RETRY:
+            raise JeetError(
+                f"the database refused the statement and wrote nothing of it: {_first_line(error)}"
+            ) from error
+        return in_doubt
+
+    async def _connected(self) -> Connection:
+        if self._db is None or self._db.is_closed():
+            self._db = await connect(self._url, "jeet-producer")
+            self._reached = True
+        return self._db
+
+    def _drop(self) -> None:
+        if self._db is not None:
+            self._db.terminate()
+            self._db = None
+
+
+def _in_thread(read: Callable[[], Block | None]) -> asyncio.Future[Block | None]:
+    """Run a read that may wait for ever. Its thread is a daemon: waiting for input must not keep the process alive."""
+    loop = asyncio.get_running_loop()
+    future: asyncio.Future[Block | None] = loop.create_future()
+
+    def settle(block: Block | None, error: Exception | None) -> None:
+        if future.cancelled():
+            return
+        if error is not None:
+            future.set_exception(error)
+        else:
+            future.set_result(block)
+
+    def work() -> None:
+        block, failure = None, None
+        try:
+            block = read()
+        except Exception as error:  # noqa: BLE001  # handed to whoever awaits it
+            failure = error
+        with contextlib.suppress(RuntimeError):  # the loop is closed: nobody waits any more
+            loop.call_soon_threadsafe(settle, block, failure)
+
+    threading.Thread(target=work, name="jeet-publish-read", daemon=True).start()
+    return future
+
+
+def _json_text(event: object) -> str | Refused:
+    """The event as JSON text that can be sent; what it holds is the database's to judge."""
+    try:
+        text = event if isinstance(event, str) else json.dumps(event, ensure_ascii=False, allow_nan=False)
+        text.encode()
+    except UnicodeEncodeError:
+        return Refused("holds a lone surrogate (half of a character)", code="lone_surrogate")
+    except (ValueError, TypeError, RecursionError) as error:
+        return Refused(f"cannot be written as JSON: {error}", code="not_json")
+    if "\0" in text:
+        return Refused("is not JSON: holds a NUL character", code="not_json")
+    return text
+
+
+def _refused(reason: str, line: int | None) -> Refused:
+    code, _, message = reason.partition(": ")
+    return Refused(f"{message} ({code})", code=code, line=line)
+
+
+def _path(path: str | None, flag: str) -> list[str] | None:
+    if path is None:
+        return None
+    names = path.split(".")
+    if not all(names):
+        raise UsageError(f"--{flag}={path} is not a path: use names joined by dots, such as userId or user.id")
+    return names
+
+
+def _first_line(error: BaseException) -> str:
+    return (str(error) or type(error).__name__).splitlines()[0]
