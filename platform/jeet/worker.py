@@ -71,7 +71,7 @@ class Worker:
         loop = asyncio.get_running_loop()
         for number in (signal.SIGTERM, signal.SIGINT):
             loop.add_signal_handler(number, self._signalled)
-        engine = await asyncio.to_thread(Engine, self._settings.home / "sandbox")
+        engine = await asyncio.to_thread(Engine)
         plugin = await asyncio.to_thread(Plugin, engine, self._settings.javy_plugin or BUILT_IN)
         log.info("worker started", pid=getpid(), plugin=plugin.hash[:12])
         failures = 0
