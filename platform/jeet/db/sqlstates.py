@@ -17,7 +17,7 @@ LEASE_LOST = "JT001"
 CHECKPOINT_MOVED = "JT002"
 """raised by commit_tasks: a checkpoint is not where the batch began; DETAIL has the task ids"""
 NO_SEGMENT = "23514"
-"""no partition of the log takes the row (check_violation)"""
+"""check_violation: without the name of a constraint, no partition of the log takes the row"""
 
 
 class Verdict(Enum):
@@ -33,7 +33,6 @@ class Verdict(Enum):
 _EXACT = {
     LEASE_LOST: Verdict.LEASE,
     CHECKPOINT_MOVED: Verdict.MOVED,
-    NO_SEGMENT: Verdict.SEGMENT,
     "40001": Verdict.RETRY,  # serialization_failure
     "40P01": Verdict.RETRY,  # deadlock_detected
     "40003": Verdict.DOUBT,  # statement_completion_unknown
@@ -65,6 +64,8 @@ def verdict(error: BaseException) -> Verdict:
     """How to react to `error`, raised by asyncpg or by the socket beneath it."""
     if isinstance(error, asyncpg.PostgresError):
         state = error.sqlstate or ""
+        if state == NO_SEGMENT and error.constraint_name is None:
+            return Verdict.SEGMENT
         return _EXACT.get(state) or _CLASSES.get(state[:2], Verdict.BUG)
     if isinstance(error, asyncpg.InterfaceError) and isinstance(error, ValueError):
         return Verdict.DATA  # a text that cannot be sent, such as one with half a surrogate pair

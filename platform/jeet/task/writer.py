@@ -7,6 +7,7 @@ open.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from collections.abc import Callable, Mapping, Sequence
 from random import Random
 
@@ -61,8 +62,9 @@ class Writer:
                 for turn in pending:
                     self._on_lost(turn.task)
             except SegmentMissing:
+                await self._make_segments(pending)
                 failures += 1
-                await self._make_segments(pending, failures)
+                await asyncio.sleep(backoff_s(failures, self._random))
             except (DataRefused, RetryLater) as error:
                 if len(pending) > 1:
                     for turn in pending:
@@ -85,13 +87,11 @@ class Writer:
         if halt is not None:
             self._on_halt(turn.task, halt)
 
-    async def _make_segments(self, turns: Sequence[Turn], failures: int) -> None:
-        try:
+    async def _make_segments(self, turns: Sequence[Turn]) -> None:
+        with contextlib.suppress(RetryLater):  # the commit is tried again, and fails again if they are still missing
             async with self._connection.use() as db:
                 for stream in output_streams(_effects(turns)):
                     await db.execute("select jeet_internal.ensure_segments($1)", stream)
-        except RetryLater:
-            await asyncio.sleep(backoff_s(failures, self._random))
 
     def terminate(self) -> None:
         """Cut the connection; a `write` under way ends."""
