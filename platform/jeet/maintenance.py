@@ -20,6 +20,8 @@ import asyncpg
 from jeet.control.leadership import session, wait_for
 from jeet.db.sql import query
 from jeet.settings import Settings
+from jeet.stream import retention
+from jeet.stream import retention
 from jeet.telemetry import logger
 
 if TYPE_CHECKING:
@@ -88,7 +90,7 @@ async def forget_lost_workers(db: asyncpg.Connection, settings: Settings) -> int
 
 async def drop_segments(db: asyncpg.Connection, settings: Settings) -> int:
     """Drop segments of the log that are past their stream's retention."""
-    return 0
+    return await retention.drop_segments(db)
 
 
 async def _in_slices(db: asyncpg.Connection, name: str, *values: object) -> int:
@@ -149,11 +151,12 @@ async def run_once(job: Job, settings: Settings, database_url: str) -> int:
 def names() -> DBSettings:
     """What pgqueuer's tables are called here (sql/migrations/0005_pgqueuer.sql), whatever the environment says."""
     from pgqueuer.domain.settings import DBSettings, Durability
+    from pgqueuer.domain.types import Channel
 
     return DBSettings(
         prefix="",
         db_schema="jeet_pgqueuer",
-        channel="jeet_pgqueuer",
+        channel=Channel("jeet_pgqueuer"),
         function="fn_pgqueuer_changed",
         statistics_table="pgqueuer_statistics",
         queue_status_type="pgqueuer_status",

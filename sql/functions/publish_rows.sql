@@ -18,6 +18,7 @@ declare
     v_numbers boolean := p_all ~ '[0-9]{16}|[eE][-+]?[0-9]{3}';
     v_breaks  boolean := strpos(p_all, E'\r') > 0 or length(p_all) - length(replace(p_all, E'\n', '')) >= cardinality(p_texts);
     v_bad     boolean := v_escapes or v_numbers;
+    v_judged  boolean := false;  -- every text has been judged by itself; what is left of them is good
     v_turn    bigint;
     v_faults  text[];
     v_keys    text[];
@@ -38,6 +39,7 @@ begin
             select array_agg(jeet_internal.row_fault(text, key, id, v_path, p_id_path, v_escapes, v_numbers, v_round > 1) order by n)
               into v_faults
               from unnest(p_texts, p_keys, p_ids) with ordinality e (text, key, id, n);
+            v_judged := true;
         end if;
         begin
             -- Each step is computed once, which `offset 0` sees to.
@@ -48,13 +50,13 @@ begin
                            coalesce(jeet.partition_of(coalesce(key, id), v_stream.partitions), ((v_turn + n) % v_stream.partitions)::int) as place
                       from (select n, coalesce(own_key, key) as key, coalesce(own_id, id) as id,
                                    case when v_breaks then translate(value::text, E'\n\r', '  ')::json else value end as value,
-                                   too_large or value is null or own_key <> key or own_key is null and (key_json is not null or v_path is not null and key is null)
+                                   suspect or value is null or own_key <> key or own_key is null and (key_json is not null or v_path is not null and key is null)
                                    or own_id is null and p_id_path is not null as bad
-                              from (select n, too_large, value, key, id, key_json,
+                              from (select n, suspect, value, key, id, key_json,
                                            jeet_internal.key_of_json(key_json) as own_key, jeet_internal.key_of_json(id_json) as own_id
-                                      from (select n, too_large, value, key, id, (value #> v_path)::text as key_json, (value #> p_id_path)::text as id_json
+                                      from (select n, suspect, value, key, id, (value #> v_path)::text as key_json, (value #> p_id_path)::text as id_json
                                               from (select n, text::json as value, key, id,
-                                                           octet_length(text) > 256 and (octet_length(text) > 1048576 or jeet_internal.openers(text) > 128) as too_large
+                                                           not v_judged and octet_length(text) > 256 and (octet_length(text) > 1048576 or jeet_internal.openers(text) > 128) as suspect
                                                       from unnest(p_texts, p_keys, p_ids, v_faults) with ordinality e (text, key, id, fault, n)
                                                      where fault is null
                                                     offset 0) parsed
