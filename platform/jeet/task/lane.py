@@ -178,8 +178,6 @@ class Lane:
             if turns and turn.limit > room:
                 break
             room -= turn.limit
-            self._turns += 1
-            task.last_turn = self._turns
             turns.append(turn)
         return turns
 
@@ -255,6 +253,10 @@ class Lane:
         now = self._clock.monotonic()
         for turn in turns:
             task, outcome = turn.task, turn.outcome
+            if outcome is not None or turn.effects is not None:
+                # Whom the cycle had no time for keeps its place: it comes before those who ran.
+                self._turns += 1
+                task.last_turn = self._turns
             if isinstance(outcome, BatchResult):
                 self._spent_s[task.lease.function_id] += outcome.cpu_s
             elif outcome is not None and not turn.stale:
