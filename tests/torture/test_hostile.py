@@ -48,7 +48,7 @@ TAMPER = {
     "replaces JSON.stringify": "try { JSON.stringify = () => 'null\\nnull' } catch {}",
     "replaces prototypes": "try { Array.prototype.push = () => 0; Map.prototype.set = function () { return this } } catch {}",
     "writes through Javy.IO": "try { for (let fd = 0; fd < 16; fd++) Javy.IO.writeSync(fd, new Uint8Array([123, 10, 0, 255])) } catch {}",
-    "emits keys with newlines": "context.emit('totals', { userId: 'x', note: 'a\\nb' }, { key: 'k\\nk' })",
+    "emits keys with newlines": "context.emit('spoils', { userId: 'x', note: 'a\\nb' }, { key: 'k\\nk' })",
     "names other streams": "for (const name of ['events', 'bank', 'jeet_internal.event', '0', -1]) try { context.emit(name, { stolen: 1 }) } catch {}",
     "names partitions": "try { context.partition = 3; context.offset = 0; context.key = 'other' } catch {}",
     "pollutes": "try { Object.prototype.isAdmin = true; globalThis.stream = null; globalThis.state = null } catch {}",
