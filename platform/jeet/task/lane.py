@@ -193,11 +193,11 @@ class Lane:
             for turn in turns:
                 turn.task.in_cycle = False
         self._settle(turns)
-        work = [turn for turn in turns if turn.effects is not None]
-        if work:
+        # Whoever has nothing to commit, for want of time or of events, is through: it may be waited for to let go.
+        if through := [turn for turn in turns if turn.effects is None]:
+            self._after(through)
+        if work := [turn for turn in turns if turn.effects is not None]:
             self._writing = asyncio.create_task(self._write(work), name=f"commit {self.name}")
-        else:
-            self._after(turns)
 
     async def _prepare(self, turns: Sequence[Turn]) -> bool:
         """Whether any turn has events to run. On failure nothing is lost, the tasks only wait a little."""
