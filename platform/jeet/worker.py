@@ -10,11 +10,11 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import os
 import signal
 import socket
 from collections.abc import Callable, Mapping
 from importlib.metadata import PackageNotFoundError, version
-from os import getpid
 from random import Random
 from typing import Any
 
@@ -33,6 +33,7 @@ from jeet.settings import Settings
 from jeet.task.data import DRIVER_ERRORS
 from jeet.task.lane import Lane, LaneSettings
 from jeet.task.loop import LoopSettings, TaskLoop
+from jeet.task.pause import pause
 from jeet.task.program import Programs
 from jeet.task.retry import backoff_s
 from jeet.task.wake import Wake
@@ -44,6 +45,8 @@ _EXPECTED = (StopWorker, SchemaMismatch, psycopg.Error, *DRIVER_ERRORS)
 """what ends an incarnation in the ordinary course of events"""
 _STEADY_S = 10.0
 """an incarnation that lived for longer was well: what ends it is news"""
+_STUCK_S = 30.0
+"""an incarnation that is lost must have ended by then"""
 PROCESS_NAME = "jeet-worker"
 """what `pgrep jeet-worker` finds; no other process of Jeet's bears it"""
 
@@ -73,7 +76,7 @@ class Worker:
             loop.add_signal_handler(number, self._signalled)
         engine = await asyncio.to_thread(Engine)
         plugin = await asyncio.to_thread(Plugin, engine, self._settings.javy_plugin or BUILT_IN)
-        log.info("worker started", pid=getpid(), plugin=plugin.hash[:12])
+        log.info("worker started", pid=os.getpid(), plugin=plugin.hash[:12])
         failures = 0
         while not self._stop.is_set():
             began = SYSTEM_CLOCK.monotonic()
@@ -83,8 +86,8 @@ class Worker:
             failures = 1 if SYSTEM_CLOCK.monotonic() - began > _STEADY_S else failures + 1
             if failures == 1:  # one line a change of state: further failures in a row say the same
                 log.warning("worker starts over", reason=str(error) or type(error).__name__)
-            await _wait(self._stop, backoff_s(failures, self._random))
-        log.info("worker stopped", pid=getpid())
+            await pause(self._stop, backoff_s(failures, self._random))
+        log.info("worker stopped", pid=os.getpid())
 
     def _signalled(self) -> None:
         (self._cut if self._stop.is_set() else self._stop).set()
@@ -111,6 +114,7 @@ class Worker:
         settings, loop = self._settings, asyncio.get_running_loop()
         lost: asyncio.Future[None] = loop.create_future()
         tasks: list[TaskLoop] = []
+        stuck: list[asyncio.TimerHandle] = []
 
         def look_again() -> None:
             for each in tasks:
@@ -119,10 +123,11 @@ class Worker:
         def give_up(error: StopWorker) -> None:
             if not lost.done():
                 lost.set_exception(error)
+                stuck.append(loop.call_later(_STUCK_S, _end_process, error))
 
         membership = Membership(
             self._url,
-            Identity(socket.gethostname(), getpid(), _version(), plugin.hash),
+            Identity(socket.gethostname(), os.getpid(), _version(), plugin.hash),
             heartbeat_s=settings.heartbeat_s,
             timeout_s=settings.heartbeat_timeout_s,
             on_control=lambda _payload: _soon(loop, look_again),
@@ -135,6 +140,8 @@ class Worker:
             await self._work(plugin, owner, membership, lost, tasks)
             await membership.leave()
         finally:
+            for timer in stuck:
+                timer.cancel()
             lost.cancel()
             await membership.abandon("the incarnation is over")
 
@@ -230,15 +237,16 @@ def _first(error: Exception) -> Exception:
     return next((each for each in inner if isinstance(each, StopWorker)), inner[0])
 
 
+def _end_process(error: StopWorker) -> None:
+    """The last resort when a lost incarnation does not come to its end: whoever runs workers starts another."""
+    log.error("this incarnation is lost and does not end; the process exits", reason=str(error))
+    os._exit(70)
+
+
 def _soon(loop: asyncio.AbstractEventLoop, work: Callable[[], object]) -> None:
     """Have the event loop do it, from any thread; not if it has closed."""
     with contextlib.suppress(RuntimeError):
         loop.call_soon_threadsafe(work)
-
-
-async def _wait(event: asyncio.Event, within_s: float) -> None:
-    with contextlib.suppress(TimeoutError):
-        await asyncio.wait_for(event.wait(), within_s)
 
 
 def _version() -> str:

@@ -29,7 +29,13 @@ class OwnServer:
 
     def restart(self, mode: str) -> None:
         """Stop it (`fast` or `immediate`, the latter as good as a crash) and start it again."""
+        self.stop(mode)
+        self.start()
+
+    def stop(self, mode: str = "immediate") -> None:
         pg_ctl(["-w", "-m", mode, "stop"], pgdata=self._server.pgdata, user=self._server.system_user)
+
+    def start(self) -> None:
         self._server.ensure_postgres_running()
 
     def close(self) -> None:

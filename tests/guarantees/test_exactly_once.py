@@ -1,4 +1,4 @@
-"""Guarantee 1: checkpoint, state, outputs and dead letters change together or not at all, whatever is killed and when."""
+"""Guarantee 1: checkpoint, state, outputs and dead letters change together or not at all, whatever dies and when."""
 
 from __future__ import annotations
 
@@ -10,13 +10,14 @@ from typing import Any
 
 import psycopg
 import pytest
-
-from guarantees.conftest import OwnServer
 from tests.torture.cluster import Cluster, wait_for
 from tests.torture.oracle import TOTALS_JS, Generator, Load, check_exact, publish
 
+from guarantees.conftest import OwnServer
+
 SLOW_COMMIT = """
-create function slow_checkpoint() returns trigger language plpgsql as $$ begin perform pg_sleep(0.3); return new; end $$;
+create function slow_checkpoint() returns trigger language plpgsql as
+$$ begin perform pg_sleep(0.3); return new; end $$;
 create constraint trigger slow_commit after update on jeet_internal.checkpoint deferrable initially deferred
   for each row execute function slow_checkpoint();
 """

@@ -8,17 +8,20 @@ from typing import Any
 
 import psycopg
 import pytest
-
 from tests.torture.cluster import Cluster, wait_for
 from tests.torture.oracle import TOTALS_JS, Generator, check_exact, publish
 
-BUSY_JS = TOTALS_JS.replace("stream.map(event => {", "stream.map(event => { for (let i = 0, n = 0; i < 3000; i++) n += i;")
+BUSY_JS = TOTALS_JS.replace(
+    "stream.map(event => {", "stream.map(event => { for (let i = 0, n = 0; i < 3000; i++) n += i;"
+)
 SLOW_STATEMENT = """
-create function slow_checkpoint() returns trigger language plpgsql as $$ begin perform pg_sleep(0.4); return new; end $$;
+create function slow_checkpoint() returns trigger language plpgsql as
+$$ begin perform pg_sleep(0.4); return new; end $$;
 create trigger slow_statement before update on jeet_internal.checkpoint for each row execute function slow_checkpoint();
 """
 SLOW_COMMIT = """
-create function slow_checkpoint() returns trigger language plpgsql as $$ begin perform pg_sleep(0.4); return new; end $$;
+create function slow_checkpoint() returns trigger language plpgsql as
+$$ begin perform pg_sleep(0.4); return new; end $$;
 create constraint trigger slow_commit after update on jeet_internal.checkpoint deferrable initially deferred
   for each row execute function slow_checkpoint();
 """

@@ -24,6 +24,7 @@ from jeet.ids import FunctionId, Offset, TaskId
 from jeet.sandbox.call import BatchResult
 from jeet.sandbox.instance import Instance
 from jeet.task.data import DataConnection
+from jeet.task.pause import pause
 from jeet.task.prepare import prepare
 from jeet.task.retry import backoff_s
 from jeet.task.running import Halt, RunningTask, Turn
@@ -310,10 +311,7 @@ class Lane:
         """Until something changes or somebody's pause is over."""
         now = self._clock.monotonic()
         pauses = [task.wait_until - now for task in self.tasks.values() if now < task.wait_until < float("inf")]
-        try:
-            await asyncio.wait_for(self._stir.wait(), min(pauses, default=None))
-        except TimeoutError:
-            return
+        await pause(self._stir, min(pauses, default=None))
 
     # ---- tasks that go ----
 

@@ -8,7 +8,6 @@ On failure of a look nothing is given up: running tasks go on without the databa
 from __future__ import annotations
 
 import asyncio
-import contextlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -22,6 +21,7 @@ from jeet.errors import DeployError, PluginError, RetryLater, StopTask, UsageErr
 from jeet.ids import Epoch, Offset, TaskId
 from jeet.task.data import DataConnection
 from jeet.task.lane import Lane
+from jeet.task.pause import pause
 from jeet.task.program import Program, Programs
 from jeet.task.retry import after_crashes, backoff_s
 from jeet.task.running import Cursor, RunningTask
@@ -118,8 +118,7 @@ class TaskLoop:
                     pause_s = _LOCK_RETRY_S if waiting else self._settings.heartbeat_s
                 except RetryLater:
                     pause_s = backoff_s(3, self._random)
-                with contextlib.suppress(TimeoutError):
-                    await asyncio.wait_for(self._stir.wait(), pause_s)
+                await pause(self._stir, pause_s)
         finally:
             leaving = [held.leaving for held in self._held.values() if held.leaving is not None]
             for task in leaving:

@@ -45,7 +45,8 @@ async def prepare(
         await _read_in_order(db, together, max_bytes, clock, found)
     for turn in turns:
         attempts = turn.task.crashed.get(turn.events.start, 0) if turn.events is not None and turn.alone else 0
-        if attempts >= max_attempts and turn.cursor is not None:
+        # The first attempt on record may have been that of a whole piece: one alone must have followed.
+        if attempts >= max(max_attempts, 2) and turn.cursor is not None:
             error = f"this event ended the worker process {attempts} times; it was not run again"
             turn.task.set_aside(turn, Fault(0, error, "", None), attempts)
     return found

@@ -19,6 +19,7 @@ from jeet.db.connect import connect
 from jeet.ids import Offset, Partition, StreamId, TaskId
 from jeet.stream.wait import CHANNEL, mark_waiting, places_of, read_heads
 from jeet.task.data import DRIVER_ERRORS
+from jeet.task.pause import pause
 from jeet.task.retry import backoff_s
 from jeet.telemetry import logger
 
@@ -91,7 +92,7 @@ class Wake:
         retry_s, look_at = SHORTEST_POLL_S, self._clock.monotonic()
         while True:
             pause_s = look_at - self._clock.monotonic()
-            await self._ring(min(pause_s, retry_s) if self._unmarked else pause_s)
+            await pause(self._rung, max(0.0, min(pause_s, retry_s) if self._unmarked else pause_s))
             self._rung.clear()
             if db.is_closed():
                 raise ConnectionError("the listening connection was closed")
@@ -108,12 +109,6 @@ class Wake:
                 if places:
                     self._compare(await read_heads(db, places))
                 look_at = self._clock.monotonic() + LONGEST_POLL_S
-
-    async def _ring(self, within_s: float) -> None:
-        try:
-            await asyncio.wait_for(self._rung.wait(), max(within_s, 0.0))
-        except TimeoutError:
-            return
 
     def _heard(self, _connection: Any, _pid: int, _channel: str, payload: object) -> None:
         for place in places_of(str(payload)):
