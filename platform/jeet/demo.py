@@ -32,7 +32,8 @@ from jeet.telemetry import REDISTRIBUTED, WORKER_DISCONNECTED
 
 KILL_AFTER = 80_000
 """events processed when a worker is killed: well in the middle"""
-PATIENCE_S = 120.0
+PATIENCE_S = 60.0
+"""how long nothing may happen before the demo gives up"""
 
 
 class DemoFailed(JeetError):
@@ -41,6 +42,8 @@ class DemoFailed(JeetError):
 
 def run(settings: Settings, out: Output) -> Record:
     """The whole story; returns its figures."""
+    # Told to stop, it cleans up as after Ctrl-C.
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
     story = _Story(out)
     story.say(
         "Jeet runs JavaScript functions over event streams, exactly once, on Postgres.",
@@ -70,7 +73,7 @@ def _tell(cluster: _Cluster, story: _Story, events: Path, wanted: dict[str, demo
     story.say(*redistribution.lines)
     if publishing.wait() != 0:
         raise DemoFailed(f"jeet publish ended with code {publishing.returncode}")
-    cluster.until("all flights are processed", lambda: cluster.processed() == demo_data.FLIGHTS)
+    cluster.until("all flights are processed", lambda: cluster.processed() == demo_data.FLIGHTS, cluster.processed)
     took_s = time.monotonic() - began
     story.say(f"All {demo_data.FLIGHTS:,} flights are in and processed, {took_s:.1f} s after the first was published.")
 
@@ -137,7 +140,7 @@ class _Redistribution:
 
 
 def _kill_one(cluster: _Cluster, story: _Story) -> _Victim:
-    cluster.until("the workers are in the middle of it", lambda: cluster.processed() >= KILL_AFTER)
+    cluster.until("the workers are in the middle of it", lambda: cluster.processed() >= KILL_AFTER, cluster.processed)
     worker = cluster.holders()[0]
     os.kill(worker.pid, signal.SIGKILL)
     processed = cluster.processed()
@@ -229,15 +232,17 @@ class _Cluster:
             raise DemoFailed(f"jeet {arguments[0]} failed: {done.stderr.strip()}")
         self._story.say(*done.stdout.strip().splitlines())
 
-    def until(self, what: str, condition: Callable[[], bool]) -> None:
-        """Wait until the condition holds; fail with the last log lines when it does not come."""
-        deadline = time.monotonic() + PATIENCE_S
+    def until(self, what: str, condition: Callable[[], bool], progress: Callable[[], int] = lambda: 0) -> None:
+        """Wait until the condition holds; fail with the last log lines when it does not come and nothing moves."""
+        moved_at, last = time.monotonic(), progress()
         while not condition():
             assert self._up is not None
-            if self._up.poll() is not None or time.monotonic() > deadline:
-                last = " / ".join(self._log.read_text(errors="replace").splitlines()[-5:])
-                raise DemoFailed(f"waited in vain until {what}; the last lines of jeet up: {last}")
-            time.sleep(0.01)
+            if (now := progress()) != last:
+                moved_at, last = time.monotonic(), now
+            if self._up.poll() is not None or time.monotonic() > moved_at + PATIENCE_S:
+                said = " / ".join(self._log.read_text(errors="replace").splitlines()[-5:])
+                raise DemoFailed(f"waited in vain until {what}; the last lines of jeet up: {said}")
+            time.sleep(0.03)
 
     def rows(self, name: str) -> list[tuple[Any, ...]]:
         return self._db.execute(query(name).encode()).fetchall()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import subprocess
 import threading
 from pathlib import Path
@@ -34,9 +35,10 @@ def tables(url: str) -> str:
         text=True,
         env={**os.environ, "PGTZ": "UTC"},
     ).stdout
-    blocks = dump.split("\n\n\n")
-    kept = [block.strip() for block in blocks if "Type: FUNCTION" not in block and "Type: SCHEMA" not in block]
-    return "\n\n".join(sorted(block for block in kept if "Name: " in block))
+    _, *blocks = re.split(r"^--\n-- Name: ", dump, flags=re.MULTILINE)
+    noise = re.compile(r"^(--|SET .*|\\\\(un)?restrict .*)$", flags=re.MULTILINE)
+    kept = [re.sub(r"\n\n+", "\n", noise.sub("", block)).strip() for block in blocks]
+    return "\n\n".join(sorted(block for block in kept if "; Type: FUNCTION;" not in block))
 
 
 def test_the_schema_page_is_what_migrations_arrive_at(database_url: str, empty_database_url: str) -> None:

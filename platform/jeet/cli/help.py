@@ -10,19 +10,19 @@ from typing import Any, Literal, get_args, get_origin
 from jeet.cli.command import Parameter, is_command, parameters
 from jeet.cli.group import Group
 
-WIDTH = 100
+WIDTH = 118
 
 
-def overview(groups: Sequence[type[Group]]) -> str:
+def overview(groups: Sequence[tuple[str, type[Group]]]) -> str:
     """What `jeet --help` prints."""
     lines = [
         "Jeet runs JavaScript functions over partitioned event streams, exactly once, on Postgres.",
         "",
         "usage: jeet COMMAND [ARGUMENTS] [--FLAGS]       jeet COMMAND --help tells more",
     ]
-    for group in groups:
+    for prefix, group in groups:
         lines += ["", f"{_heading(group)}:"]
-        lines += _listing(group, "")
+        lines += _listing(group, prefix)
     lines += [
         "",
         "Every command takes --json. The database is JEET_DATABASE_URL, else the one that `jeet up` started here.",

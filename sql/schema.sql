@@ -1,0 +1,272 @@
+-- Every table as it stands: the page to read first. It is never run by Jeet itself, which goes through migrations/; a
+-- test proves that they arrive here. Change both.
+--
+-- One event, in tables:  stream, head, event        the log: where the next event goes, and the events
+--                        function … task            who processes what; task is what commits are fenced by
+--                        checkpoint, state          what a commit moves, together with the outputs in the log
+--                        dead_letter, inbox, log    what operators work with
+-- The tables of pgqueuer, which runs maintenance jobs, are in a schema of their own: migrations/0005_pgqueuer.sql.
+-- What people use is in schema jeet: views/ and functions/.
+
+-- What a migration needs before the first one: the two schemas and the list of what was applied.
+create schema if not exists jeet;
+create schema if not exists jeet_internal;
+create table if not exists jeet_internal.migration (
+    name       text collate "C" primary key,  -- a migration, or 'functions' for all functions and views together
+    digest     text not null,                 -- SHA-256 of the text applied
+    applied_at timestamptz not null default now()
+);
+
+-- ----------------------------------------------------------------------------
+-- Streams: what they are, where each partition stands, and the log itself.
+
+create table jeet_internal.stream (
+    id           int generated always as identity primary key,
+    name         text collate "C" not null unique,
+    partitions   int not null check (partitions between 1 and 4096),
+    key          text,                                   -- path of the key in the event ('userId', 'user.id'); null: no key of its own
+    retention    interval,                               -- null: kept for ever
+    max_bytes    bigint check (max_bytes > 0),           -- may override checkpoints, loudly
+    max_lag      bigint check (max_lag > 0),             -- publishers are refused while over_lag
+    over_lag     boolean not null default false,         -- refreshed each second by the coordinator
+    segment_size bigint not null default 500000 check (segment_size > 0),  -- offsets of each partition in one segment of the log
+    internal     boolean not null default false,         -- joins two stages of a function; hidden from lists
+    in_cycle     boolean not null default false,         -- functions lead from it back to it: tasks never wait for its lag; refreshed by control changes
+    created_at   timestamptz not null default now()
+);
+
+-- One row a partition; its lock orders all appends to that partition. Hot: no index on what changes.
+create table jeet_internal.head (
+    stream_id    int not null references jeet_internal.stream on delete cascade,
+    partition    int not null,
+    head         bigint not null default 0,              -- the offset that the next event will get
+    first_offset bigint not null default 0,              -- lowest offset that is still kept
+    waiting      boolean not null default false,         -- a consumer has run dry: the next append notifies
+    barred       bigint,                                 -- number of a segment that is being dropped: no append may enter it
+    primary key (stream_id, partition)
+) with (fillfactor = 40, autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 500, autovacuum_analyze_scale_factor = 0, autovacuum_analyze_threshold = 100000);
+
+-- The log. LIST by stream (event_<stream>), then RANGE by offset (segments event_<stream>_<n>, made ahead; no default
+-- partition). Segment n of a stream holds the offsets [n * segment_size, (n + 1) * segment_size) of all its partitions.
+create table jeet_internal.event (
+    stream_id    int not null,
+    partition    int not null,
+    "offset"     bigint not null,
+    published_at timestamptz not null default clock_timestamp(),
+    ts           timestamptz,                            -- event time if the publisher gave one
+    key          text collate "C",
+    headers      jsonb,
+    value        json not null,                          -- the text as published, line breaks outside strings made spaces
+    primary key (stream_id, partition, "offset")
+) partition by list (stream_id);
+
+-- Idempotent publish: looked up under the head locks, before offsets are taken.
+create table jeet_internal.publish_id (
+    stream_id    int not null references jeet_internal.stream on delete cascade,
+    id           text collate "C" not null,
+    partition    int not null,
+    "offset"     bigint not null,
+    expires_at   timestamptz not null,
+    primary key (stream_id, id)
+);
+create index publish_id_expiry on jeet_internal.publish_id (expires_at);
+
+-- What became of each block of lines that a producer sent under a token, so that sending one again after a lost connection
+-- writes nothing twice and gives the same answer.
+create table jeet_internal.publish_block (
+    token        uuid primary key,
+    written      int,                                    -- null: the transaction that publishes it has not ended
+    repeated     int,
+    refused      int[],
+    reasons      text[],
+    expires_at   timestamptz not null default clock_timestamp() + interval '1 day'
+);
+create index publish_block_expiry on jeet_internal.publish_block (expires_at);
+
+-- ----------------------------------------------------------------------------
+-- Functions, their versions, and the tasks that run them.
+
+create table jeet_internal.function (
+    id          int generated always as identity primary key,
+    name        text collate "C" not null unique,
+    status      text not null default 'running' check (status in ('running', 'paused', 'failed')),
+    version     int not null,                            -- the version that its tasks should run
+    on_error    jsonb not null default '"dead-letter"',  -- or '"halt"', or {"retry": n, "backoff_ms": n}
+    hold_ttl    boolean not null default true,           -- state's clock stands still while a task has no owner
+    created_at  timestamptz not null default now(),
+    deployed_at timestamptz not null default now()
+);
+
+create table jeet_internal.function_version (
+    function_id int not null references jeet_internal.function on delete cascade,
+    version     int not null,
+    filename    text not null,
+    source      text,                                    -- null when deployed from a .wasm
+    bytecode    bytea not null,
+    plugin_hash text not null,                           -- bytecode is tied to its plugin
+    graph       jsonb not null,
+    spec        jsonb not null,                          -- settings as merged from config and flags: source, sink, key, state, input, on_error, …
+    digest      text not null,                           -- of source and settings: the same makes no new version
+    deployed_at timestamptz not null default now(),
+    primary key (function_id, version)
+);
+
+-- What each stage of a version reads and may write; a guest names outputs by their index in this list.
+create table jeet_internal.stage (
+    function_id int not null,
+    version     int not null,
+    stage       int not null,
+    inputs      int[] not null,                          -- stream ids, ascending; equal partition counts
+    outputs     int[] not null,                          -- stream ids; index 0 is the sink, or null without one
+    primary key (function_id, version, stage),
+    foreign key (function_id, version) references jeet_internal.function_version on delete cascade
+);
+
+create table jeet_internal.collection (
+    function_id int not null references jeet_internal.function on delete cascade,
+    id          smallint not null,                       -- 0, 1, … in the order in which the function first named them
+    name        text collate "C" not null,
+    ttl         interval,
+    refresh     text not null default 'write' check (refresh in ('write', 'access')),
+    primary key (function_id, id),
+    unique (function_id, name)
+);
+
+-- A task's row is what commits are fenced by. Hot: every commit updates it, so no index on what changes.
+create table jeet_internal.task (
+    id            int generated always as identity primary key,
+    function_id   int not null references jeet_internal.function on delete cascade,
+    stage         int not null default 0,
+    partition     int not null,
+    epoch         bigint not null default 0,             -- rises with each takeover and each control change
+    version       int not null,                          -- the version of the last acquire
+    status        text not null default 'running' check (status in ('running', 'paused', 'halted')),
+    halt_reason   text,
+    worker_id     int,                                   -- the lease, as last taken; null when released
+    backend_pid   int,                                   -- backend of the lease connection
+    acquired_at   timestamptz,
+    unowned_since timestamptz default now(),             -- null while owned
+    ttl_hold      interval not null default '0',         -- how long state's clock has stood still
+    crashes       int not null default 0,                -- takeovers from an owner that died, since the last commit
+    committed_at  timestamptz,
+    unique (function_id, stage, partition)
+) with (fillfactor = 40, autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 500, autovacuum_analyze_scale_factor = 0, autovacuum_analyze_threshold = 100000);
+
+create table jeet_internal.checkpoint (
+    task_id      int not null references jeet_internal.task on delete cascade,
+    stream_id    int not null references jeet_internal.stream,
+    next_offset  bigint not null default 0,
+    watermark    timestamptz,
+    committed_at timestamptz,
+    primary key (task_id, stream_id)
+) with (fillfactor = 40, autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 500, autovacuum_analyze_scale_factor = 0, autovacuum_analyze_threshold = 100000);
+create index checkpoint_stream on jeet_internal.checkpoint (stream_id);
+
+-- Where each task stood, now and then; kept for a while by a maintenance job.
+create table jeet_internal.checkpoint_history (
+    task_id     int not null references jeet_internal.task on delete cascade,
+    stream_id   int not null,
+    next_offset bigint not null,
+    epoch       bigint not null,
+    recorded_at timestamptz not null default now(),
+    primary key (task_id, stream_id, recorded_at)
+);
+create index checkpoint_history_age on jeet_internal.checkpoint_history (recorded_at);
+
+-- Events that are about to run alone after a failure: written before the run, so that one which kills the process is known.
+create table jeet_internal.suspect (
+    task_id   int not null references jeet_internal.task on delete cascade,
+    stream_id int not null,
+    "offset"  bigint not null,
+    attempts  int not null default 0,
+    primary key (task_id, stream_id, "offset")
+);
+
+-- ----------------------------------------------------------------------------
+-- Keyed state: JSON values by collection and key, owned by one task.
+
+create table jeet_internal.state (
+    task_id       int not null references jeet_internal.task on delete cascade,
+    collection_id smallint not null,
+    key           text collate "C" not null,
+    value         json not null,
+    expires_at    timestamptz,                           -- expired means expires_at + task.ttl_hold <= database clock
+    updated_at    timestamptz not null default now(),
+    primary key (task_id, collection_id, key)
+) with (fillfactor = 80, autovacuum_vacuum_scale_factor = 0.05);
+-- By task, as each task's clock has its own hold: the sweep reads exactly what has expired.
+create index state_expiry on jeet_internal.state (task_id, expires_at) where expires_at is not null;
+
+-- ----------------------------------------------------------------------------
+-- What operators work with: workers, assignments, dead letters, logs.
+
+create table jeet_internal.worker (
+    id            int generated always as identity primary key,  -- one incarnation; also its liveness lock's key
+    incarnation   uuid not null unique default gen_random_uuid(),
+    host          text not null,
+    pid           int not null,
+    version       text not null,
+    plugin_hash   text,
+    status        text not null default 'running' check (status in ('running', 'draining', 'lost')),
+    backend_pid   int not null,                          -- the lease connection: ended at a takeover, by pid and start
+    backend_start timestamptz not null,
+    started_at    timestamptz not null default clock_timestamp(),
+    heartbeat_at  timestamptz not null default clock_timestamp()
+) with (fillfactor = 50, autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 200);
+
+-- The coordinator that leads. The advisory lock elects; this row lets a standby end a leader that has frozen.
+create table jeet_internal.leader (
+    role          text primary key default 'coordinator' check (role = 'coordinator'),
+    host          text not null,
+    pid           int not null,
+    backend_pid   int not null,
+    backend_start timestamptz not null,
+    since         timestamptz not null default clock_timestamp(),
+    heartbeat_at  timestamptz not null default clock_timestamp()
+) with (fillfactor = 50, autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 200);
+
+-- Who should run a task; the lease (task.worker_id, task.epoch) says who does.
+create table jeet_internal.assignment (
+    task_id     int primary key references jeet_internal.task on delete cascade,
+    worker_id   int not null references jeet_internal.worker on delete cascade,
+    assigned_at timestamptz not null default clock_timestamp()
+);
+create index assignment_worker on jeet_internal.assignment (worker_id);
+
+create table jeet_internal.dead_letter (
+    id         bigint generated always as identity primary key,
+    task_id    int not null references jeet_internal.task on delete cascade,
+    stream_id  int not null,
+    "offset"   bigint not null,
+    key        text,
+    event      text not null,                            -- made safe and cut with a mark: must never fail to insert
+    error      text not null,
+    stack      text not null default '',
+    state_key  text,
+    attempts   int not null default 1,
+    version    int not null,
+    failed_at  timestamptz not null default clock_timestamp(),
+    status     text not null default 'open' check (status in ('open', 'redriven', 'dropped')),
+    unique (task_id, stream_id, "offset")
+);
+
+-- Redriven dead letters, consumed by the failing task in its fenced commit; no other reader of the stream sees them.
+create table jeet_internal.inbox (
+    task_id        int not null references jeet_internal.task on delete cascade,
+    dead_letter_id bigint not null references jeet_internal.dead_letter on delete cascade,
+    requested_at   timestamptz not null default clock_timestamp(),
+    primary key (task_id, dead_letter_id)
+);
+
+create table jeet_internal.log (
+    id          bigint generated always as identity primary key,
+    function_id int not null references jeet_internal.function on delete cascade,
+    version     int not null,
+    partition   int not null,
+    "offset"    bigint,
+    level       text not null,
+    message     text not null,
+    logged_at   timestamptz not null default clock_timestamp()
+);
+create index log_function on jeet_internal.log (function_id, id);
+create index log_age on jeet_internal.log (logged_at);
