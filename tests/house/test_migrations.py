@@ -36,7 +36,7 @@ def tables(url: str) -> str:
         env={**os.environ, "PGTZ": "UTC"},
     ).stdout
     _, *blocks = re.split(r"^--\n-- Name: ", dump, flags=re.MULTILINE)
-    noise = re.compile(r"^(--|SET .*|\\\\(un)?restrict .*)$", flags=re.MULTILINE)
+    noise = re.compile(r"^(--|SET .*|.(un)?restrict .*)$", flags=re.MULTILINE)
     kept = [re.sub(r"\n\n+", "\n", noise.sub("", block)).strip() for block in blocks]
     return "\n\n".join(sorted(block for block in kept if "; Type: FUNCTION;" not in block))
 
