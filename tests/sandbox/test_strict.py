@@ -32,6 +32,7 @@ from .conftest import Local, batch_of, values
         ("{ a: -Infinity }", "the result.a is -Infinity"),
         ("[[2 ** 53]]", "past 2^53-1"),
         ("-(2 ** 60)", "past 2^53-1"),
+        ("{ a: 5e-324 }", "number_exponent"),
         ("'a\\0b'", "NUL"),
         ("{ 'a\\0b': 1 }", "NUL"),
         ("{ a: '🌍'.slice(1) }", "lone surrogate"),
@@ -106,9 +107,9 @@ def test_any_event_passes_through_unchanged(plugin: Plugin, events: list[Any]) -
 
 
 def big(value: Any) -> bool:
-    """Whether it holds a float that JavaScript writes as an integer past 2^53-1."""
+    """Whether it holds a float that JavaScript writes as an integer past 2^53-1, or one too small."""
     if isinstance(value, float):
-        return 2**53 <= abs(value) < 1e21
+        return 2**53 <= abs(value) < 1e21 or 0 < abs(value) < 1e-308
     if isinstance(value, list):
         return any(map(big, value))
     return isinstance(value, dict) and any(map(big, value.values()))

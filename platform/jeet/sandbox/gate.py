@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import json
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, NoReturn
 
 from jeet.sandbox.limits import Limits
@@ -25,6 +25,8 @@ class Verdict:
 
     code: str
     message: str
+    line: int = 0
+    """which line of a column, from 0"""
 
     def __str__(self) -> str:
         return f"{self.message} ({self.code})"
@@ -83,13 +85,14 @@ def check_column(column: bytes, size_limit: int, limits: Limits = _DEFAULT) -> V
         or _deepest(column) > limits.depth
     )
     if len(column) > size_limit:
-        longest = max(map(len, column.split(b"\n")))
+        lengths = [len(line) for line in column.split(b"\n")]
+        longest = max(lengths)
         if longest > size_limit:
-            return Verdict("too_long", f"has {longest} bytes, more than {size_limit}")
+            return Verdict("too_long", f"has {longest} bytes, more than {size_limit}", lengths.index(longest))
     if suspicious:
-        for line in column.split(b"\n"):
-            if line and (verdict := check_json(line, limits, size_limit=size_limit)) is not None:
-                return verdict
+        for number, line in enumerate(column.split(b"\n")):
+            if (verdict := check_json(line, limits, size_limit=size_limit)) is not None:
+                return replace(verdict, line=number)
     return None
 
 

@@ -28,6 +28,7 @@ from jeet.sandbox.call import (
     StateReader,
 )
 from jeet.sandbox.machine import (
+    BOOT_BUDGET,
     OP_ANSWER,
     OP_COLLECTION,
     OP_READ,
@@ -39,7 +40,7 @@ from jeet.sandbox.machine import (
     message,
     split_sections,
 )
-from jeet.sandbox.result import read_result
+from jeet.sandbox.result import TextRefused, read_result
 from jeet.sandbox.schema import InputSchema
 
 # The official plugin keeps every module it evaluates, about 1.3 KB for each call: renew the instance before that hurts.
@@ -55,6 +56,8 @@ class Caller(Protocol):
     keeps_modules: bool
 
     def call_driver(self, machine: Machine, budget: Budget) -> None: ...
+    def is_careful(self, digest: str) -> bool: ...
+    def be_careful(self, digest: str) -> None: ...
 
 
 class Instance:
@@ -67,12 +70,14 @@ class Instance:
         spec: InstanceSpec,
         reader: StateReader,
         place: Callable[[str], str],
+        digest: str,
     ) -> None:
         self._machine = machine
         self._caller = caller
         self._spec = spec
         self._reader = reader
         self._place = place
+        self._digest = digest
         self._schema = InputSchema(spec.input_schema) if spec.input_schema is not None else None
         self._collections: dict[str, CollectionInfo] = {}
         self._collection_ids: frozenset[int] = frozenset()
@@ -138,6 +143,9 @@ class Instance:
             )
             self._judge_memory(batch, result)
             return result
+        except TextRefused as refused:
+            self._dead = True
+            raise self._refusal(batch, refused) from None
         except BaseException:
             self._dead = True
             raise
@@ -178,6 +186,21 @@ class Instance:
                 return range(int(at), int(at) + 1)
         return range(batch.count)
 
+    def _refusal(self, batch: BatchInput, refused: TextRefused) -> SandboxError:
+        """The event behind a text that the gate refused runs again alone: the driver then says what is wrong."""
+        if batch.count == 1:
+            return GuestViolation(f"the guest returned text that {refused.verdict}", suspects=range(1))
+        self._caller.be_careful(self._digest)
+        event = refused.event
+        if event is None:
+            try:
+                asked = f"[{refused.collection},{refused.key}]".encode()
+                event = int(ask_driver(self._machine, self._caller, BOOT_BUDGET, b"who", asked)[0])
+            except (DriverRefused, GuestTrap, ValueError, IndexError):
+                event = -1
+        suspects = range(event, event + 1) if 0 <= event < batch.count else range(batch.count)
+        return GuestTrap(f"returned text that {refused.verdict}", kind="abort", suspects=suspects)
+
     def _judge_memory(self, batch: BatchInput, result: BatchResult) -> None:
         """Once memory has run out, the events after it failed for no fault of theirs: have them run again."""
         if batch.count == 1 and self._sequence == 1:
@@ -204,6 +227,7 @@ class Instance:
                 "committed": batch.committed_through,
                 "now": self._now(),
                 "skip": sorted(batch.condemned),
+                "careful": self._caller.is_careful(self._digest),
             }
         ).encode()
 

@@ -91,6 +91,7 @@ class Plugin:
         self.has_extras = "jeet-call" in exported and "jeet-eval-module" in exported
         self.keeps_modules = not self.has_extras
         self._configuration: bytes | None = b""
+        self._careful: set[str] = set()
         self.runs_jobs = True
         """whether promises work: the plugin's event loop is on"""
         if not self.has_extras:
@@ -203,7 +204,15 @@ class Plugin:
         except BaseException:
             machine.close()
             raise
-        return Instance(machine, self, spec, reader, lambda stack: place(stack, compiled.filename))
+        digest = hashlib.sha256(compiled.bytecode).hexdigest()
+        return Instance(machine, self, spec, reader, lambda stack: place(stack, compiled.filename), digest)
+
+    def is_careful(self, digest: str) -> bool:
+        """Whether this module has returned text that the gate refused: its instances then check each text at once."""
+        return digest in self._careful
+
+    def be_careful(self, digest: str) -> None:
+        self._careful.add(digest)
 
     def call_driver(self, machine: Machine, budget: Budget) -> None:
         """Let the driver act on the message it was given."""

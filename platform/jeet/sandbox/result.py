@@ -24,12 +24,26 @@ from jeet.sandbox.call import (
     OutputGroup,
     StateWrites,
 )
-from jeet.sandbox.gate import are_keys, check_column, cut_text
+from jeet.sandbox.gate import Verdict, are_keys, check_column, cut_text
 from jeet.sandbox.limits import Limits
 from jeet.sandbox.machine import split_sections
 
 _LEVELS = frozenset(get_args(LogLevel))
 _MAX_LOG_BYTES = 2 * 1024 * 1024
+
+
+class TextRefused(Exception):
+    """The gate refused one text. Honest guests leave some checks to the host, so the event behind it gets a second run.
+
+    `event` is the index of the event that made it; for state only `collection` and `key` (a JSON string) are known.
+    """
+
+    def __init__(self, verdict: Verdict, *, event: int | None = None, collection: int = 0, key: str = "") -> None:
+        self.verdict = verdict
+        self.event = event
+        self.collection = collection
+        self.key = key
+        super().__init__(str(verdict))
 
 
 class _Sections:
@@ -48,19 +62,24 @@ class _Sections:
 
     def column(self, count: int, limit: int, what: str, limits: Limits) -> str:
         """A text column of `count` JSON values; an empty one when count is 0."""
+        text, fault = self.judged(count, limit, what, limits)
+        if fault is not None:
+            self._fail(f"{what}: {fault}")
+        return text
+
+    def judged(self, count: int, limit: int, what: str, limits: Limits) -> tuple[str, Verdict | None]:
+        """A text column and what the gate says of it."""
         data = self.next()
         if count == 0:
             if data:
                 self._fail(f"{what}: a column that should be empty")
-            return ""
+            return "", None
         lines = data.count(b"\n") + 1
         if lines != count:
             self._fail(f"{what}: {lines} lines where {count} were announced")
         fault = check_column(data, limit, limits)
-        if fault is not None:
-            self._fail(f"{what}: {fault}")
         try:
-            return data.decode()
+            return data.decode("utf-8"), fault
         except UnicodeDecodeError:
             self._fail(f"{what}: not UTF-8")
 
@@ -86,7 +105,7 @@ def read_result(
     cpu_s: float,
     memory_bytes: int,
 ) -> BatchResult:
-    """The columns of a batch, or GuestViolation. `place` turns a stack of the module into one of the user's file."""
+    """The columns of a batch, or GuestViolation or TextRefused. `place` makes stacks name the user's file."""
 
     def fail(what: str) -> NoReturn:
         raise GuestViolation(f"the guest broke the rules of its result: {what}", suspects=range(batch.count))
@@ -142,7 +161,7 @@ def _output(
         fail(f"output stream {stream!r} is not declared")
     if not _is_count(count, processed * spec.limits.outputs_per_event) or count == 0:
         fail(f"{count!r} outputs from {processed} events")
-    values = sections.column(count, spec.limits.output_bytes, "outputs", spec.limits)
+    values, fault = sections.judged(count, spec.limits.output_bytes, "outputs", spec.limits)
     keys = sections.keys(count, "output keys", spec.limits, nullable=True) if has_keys else None
     sources: Sequence[int] | None = None
     if has_sources:
@@ -159,6 +178,8 @@ def _output(
         sources = found.tolist()
     elif count != processed:
         fail("outputs without sources")
+    if fault is not None:
+        raise TextRefused(fault, event=fault.line if sources is None else sources[fault.line])
     if keys is None:
         keys = _keys_of_sources(batch, count, sources)
     return OutputGroup(stream=stream, count=count, keys=keys, values=values, sources=sources)
@@ -180,11 +201,15 @@ def _writes(
         fail(f"state collection {collection!r} was not opened")
     if not all(_is_count(value, 100_000_000) for value in (puts, deletes, touched)):
         fail("state counts that are no counts")
+    put_keys = sections.keys(puts, "state keys", limits)
+    put_values, fault = sections.judged(puts, limits.state_value_bytes, "state values", limits)
+    if fault is not None:
+        raise TextRefused(fault, collection=collection, key=put_keys.split("\n")[fault.line])
     return StateWrites(
         collection=collection,
         puts=puts,
-        put_keys=sections.keys(puts, "state keys", limits),
-        put_values=sections.column(puts, limits.state_value_bytes, "state values", limits),
+        put_keys=put_keys,
+        put_values=put_values,
         deletes=deletes,
         delete_keys=sections.keys(deletes, "deleted state keys", limits),
         touched=touched,

@@ -5,6 +5,8 @@
 
 const faults = []; // [index, error, stack, state key]
 let entrySteps = [];
+let only = null; // the one step of a graph of one handler
+let handlerTakesContext = true;
 let waitingFor = 0; // serial of the event whose promise is awaited, 0 if none
 let serials = 0;
 let mustSettle = true; // false: the source has nothing that could start a promise job
@@ -82,7 +84,7 @@ const batch = {
 
   // The event as a value, for looking at only: its own turn parses it afresh or takes this one over.
   valueAt(i) {
-    if (i === running.index) return parse(this.texts[i]);
+    if (i === eventIndex) return parse(this.texts[i]);
     if (this.parsed === null) this.parsed = new Map();
     let value = this.parsed.get(i);
     if (value === undefined) {
@@ -106,131 +108,173 @@ const batch = {
 
 function runBatch(sections) {
   const head = batch.open(sections);
-  running.time = head.now;
   shared[STOP] = 0;
   shared[TIME] = head.now;
   shared[PROGRESS] = 0;
   faults.length = 0;
   logLines.length = 0;
   batchLogUsed = 0;
+  textLength = 0;
+  careful = head.careful || head.count === 1;
   beginStateBatch(head.number, head.committed, head.now);
-  goOn(0);
+  if (only === null) goOn(0);
+  else goOnWithOne(0);
 }
 
-function beginEvent(index) {
-  serials += 1;
-  running.serial = serials;
-  running.index = index;
-  running.time = shared[TIME];
-  running.exact = false;
-  running.collection = null;
-}
-
+// What can still fail an event comes first; after it, what it did stays.
 function endEvent() {
   if (lives.length > 0) settleLives();
-  if (undone.length > 0 || lives.length > 0) keepChanges();
-  added.length = 0;
+  if (slotEntry !== null || undone.length > 0 || lives.length > 0) keepChanges();
+  if (added.length > 0) added.length = 0;
 }
 
-function goOn(start) {
-  const { count, texts, skip } = batch;
-  const steps = entrySteps;
-  const only = steps.length === 1 && steps[0].kind === 0 && steps[0].next.length === 1 && steps[0].next[0].kind === 4 ? steps[0] : null;
-  const handler = only === null ? null : only.handler;
-  const column = only === null ? null : only.next[0].column;
+function mustEnd(index, start) {
+  return (shared[STOP] !== 0 || textLength > MAX_TEXT) && index > start;
+}
+
+function isSkipped(index) {
+  if (batch.skipAt >= batch.skip.length || batch.skip[batch.skipAt] !== index) return false;
+  batch.skipAt += 1;
+  return true;
+}
+
+// The way of most functions: one handler, whose result goes to the sink.
+function goOnWithOne(start) {
+  const { count, texts } = batch;
+  const { handler } = only;
+  const { column } = only.next[0];
+  const withContext = handlerTakesContext;
+  const mayWait = mustSettle || native === null;
+  const hasSkips = batch.skip.length > 0;
   for (let i = start; i < count; i++) {
     shared[PROGRESS] = i;
     if (shared[STOP] !== 0 && i > start) return finish(i);
-    if (batch.skipAt < skip.length && skip[batch.skipAt] === i) {
-      batch.skipAt += 1;
-      continue;
-    }
-    beginEvent(i);
+    if (hasSkips && isSkipped(i)) continue;
+    serials += 1;
+    serial = serials;
+    eventIndex = i;
+    lastEntry = null;
     try {
       const event = batch.parsed === null ? parse(texts[i]) : batch.take(i);
-      let waiting;
-      if (only !== null) {
-        const result = handler(event, newContext(i));
-        if (result !== undefined && result !== null) {
-          if (typeof result === 'object' && typeof result.then === 'function') {
-            waiting = NativePromise.resolve(result).then((settled) => afterStep(only, event, settled, null));
-          } else if (column !== null) {
-            column.add(result, undefined, 'the result');
+      let result = withContext ? handler(event, newContext(i)) : handler(event);
+      if (mayWait) {
+        if (result !== null && typeof result === 'object' && typeof result.then === 'function') {
+          if (native === null) {
+            waitFor(NativePromise.resolve(result), i, takeResult);
+            return undefined;
           }
+          result = settle(NativePromise.resolve(result));
+        } else if (native !== null) {
+          settle(undefined);
         }
-      } else {
-        waiting = runSteps(steps, event, newContext(i));
       }
-      if (native === null) {
-        if (waiting !== undefined) {
-          waitFor(waiting, i);
-          return undefined;
-        }
-      } else if (mustSettle) {
-        settle(waiting);
+      if (lives.length > 0) settleLives();
+      if (result !== undefined && result !== null && column !== null) column.addResult(result);
+      if (slotEntry !== null) slotEntry = null;
+      if (undone.length > 0 || lives.length > 0) keepChanges();
+      if (added.length > 0) added.length = 0;
+    } catch (error) {
+      fail(i, error);
+    }
+    serial = 0;
+    if (textLength > MAX_TEXT) return finish(i + 1);
+  }
+  return finish(count);
+}
+
+function takeResult(result) {
+  const { column } = only.next[0];
+  if (lives.length > 0) settleLives();
+  if (result !== undefined && result !== null && column !== null) column.addResult(result);
+}
+
+function goOn(start) {
+  const { count } = batch;
+  for (let i = start; i < count; i++) {
+    shared[PROGRESS] = i;
+    if (mustEnd(i, start)) return finish(i);
+    if (isSkipped(i)) continue;
+    serials += 1;
+    serial = serials;
+    eventIndex = i;
+    lastEntry = null;
+    try {
+      const waiting = runSteps(entrySteps, batch.take(i), newContext(i));
+      if (native !== null) {
+        if (mustSettle || waiting !== undefined) settle(waiting);
+      } else if (waiting !== undefined) {
+        waitFor(waiting, i, nothingMore);
+        return undefined;
       }
       endEvent();
     } catch (error) {
       fail(i, error);
     }
-    running.serial = 0;
+    serial = 0;
   }
   return finish(count);
 }
 
+function nothingMore() {}
+
 // On a plugin that runs promise jobs at will: all that the event started ends here, and a rejection nobody handled is
 // the event's failure.
 function settle(waiting) {
+  let value;
   if (waiting === undefined) {
     native.drainJobs();
   } else {
-    let state = 0;
-    let reason;
-    waiting.then(() => { state = 1; }, (error) => { state = 2; reason = error; });
+    let settled = 0;
+    waiting.then((result) => { settled = 1; value = result; }, (reason) => { settled = 2; value = reason; });
     native.drainJobs();
-    if (state === 0) throw new Error(NEVER_SETTLES);
-    if (state === 2) {
+    if (settled === 0) throw new Error(NEVER_SETTLES);
+    if (settled === 2) {
       native.takeRejection();
-      throw reason;
+      throw value;
     }
   }
   const rejected = native.takeRejection();
   if (rejected !== undefined) throw rejected.reason;
+  return value;
 }
 
-function waitFor(promise, index) {
-  const { serial } = running;
-  waitingFor = serial;
+// On any other plugin the loop ends here and goes on in a microtask, once the event's promise has settled.
+function waitFor(promise, index, then) {
+  const waiting = serial;
+  waitingFor = waiting;
   promise.then(
-    () => {
-      if (waitingFor !== serial) return;
+    (result) => {
+      if (waitingFor !== waiting) return;
       waitingFor = 0;
       try {
+        then(result);
         endEvent();
       } catch (error) {
         fail(index, error);
       }
-      running.serial = 0;
-      goOn(index + 1);
+      goOnAfter(index);
     },
     (error) => {
-      if (waitingFor !== serial) return;
+      if (waitingFor !== waiting) return;
       waitingFor = 0;
       fail(index, error);
-      running.serial = 0;
-      goOn(index + 1);
+      goOnAfter(index);
     },
   );
+}
+
+function goOnAfter(index) {
+  serial = 0;
+  if (only === null) goOn(index + 1);
+  else goOnWithOne(index + 1);
 }
 
 // The host found no job left to run: the awaited promise will never settle.
 function giveUpWaiting() {
   if (waitingFor === 0) return;
   waitingFor = 0;
-  const { index } = running;
-  fail(index, new Error(NEVER_SETTLES));
-  running.serial = 0;
-  goOn(index + 1);
+  fail(eventIndex, new Error(NEVER_SETTLES));
+  goOnAfter(eventIndex);
 }
 
 function fail(index, error) {
@@ -239,11 +283,15 @@ function fail(index, error) {
     native.drainJobs();
     native.takeRejection();
   }
-  const key = running.collection === null ? null : running.key === '' ? `${running.collection.name}` : `${running.collection.name}[${running.key}]`;
   undoAll();
   takeBackOutputs();
   const [message, stack] = describeError(error);
-  faults.push([index, message, stack, key]);
+  faults.push([index, message, stack, lastTouched()]);
+}
+
+function lastTouched() {
+  if (lastEntry !== null) return `${lastEntry.owner.name}[${lastEntry.key}]`;
+  return lastCollectionOf === serial ? lastCollection.name : null;
 }
 
 function cut(text) {

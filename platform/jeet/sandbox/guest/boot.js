@@ -54,6 +54,11 @@ function describeModule() {
 function prepare() {
   useExports();
   entrySteps = buildSteps();
+  const first = entrySteps[0];
+  if (entrySteps.length === 1 && first.kind === 0 && first.next.length === 1 && first.next[0].kind === 4) {
+    only = first;
+    handlerTakesContext = takesContext(first.handler);
+  }
 }
 
 function answer(act) {
@@ -74,6 +79,9 @@ function serve() {
   switch (command) {
     case 'batch':
       runBatch(rest);
+      break;
+    case 'who':
+      answer(() => [`${changedBy(...parse(decoder.decode(rest[0])))}`]);
       break;
     case 'wait':
       giveUpWaiting();

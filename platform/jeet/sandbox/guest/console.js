@@ -54,8 +54,8 @@ function show(value, depth, seen) {
 }
 
 function log(level, values) {
-  if (logSerial !== running.serial) {
-    logSerial = running.serial;
+  if (logSerial !== serial) {
+    logSerial = serial;
     logUsed = 0;
     logCut = false;
   }
@@ -76,7 +76,7 @@ function log(level, values) {
   }
   logUsed += message.length + 16;
   batchLogUsed += message.length + 16;
-  logLines.push([running.serial === 0 ? -1 : running.index, level, message]);
+  logLines.push([serial === 0 ? -1 : eventIndex, level, message]);
 }
 
 const userConsole = {

@@ -16,7 +16,7 @@ const contextPrototype = {
 
   // Writes a value to a declared stream. Options: key, a string or a whole number.
   emit(stream, value, options) {
-    if (this[SERIAL] !== running.serial) throw new Error('context.emit was called after its event had ended');
+    if (this[SERIAL] !== serial) throw new Error('context.emit was called after its event had ended');
     const column = columnsByName.get(stream);
     if (column === undefined) {
       throw new TypeError(
@@ -35,5 +35,5 @@ const contextPrototype = {
 };
 
 function newContext(index) {
-  return { __proto__: contextPrototype, [AT]: index, [SERIAL]: running.serial };
+  return { __proto__: contextPrototype, [AT]: index, [SERIAL]: serial };
 }

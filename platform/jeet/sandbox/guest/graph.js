@@ -109,8 +109,13 @@ function buildSteps() {
   return steps[0].next;
 }
 
-function isThenable(value) {
-  return typeof value === 'object' && value !== null && typeof value.then === 'function';
+// Whether a handler could look at its second argument. Only the plainest forms are known not to.
+const ONE_ARGUMENT = /^(?:async\s+)?(?:function\s*[\w$]*\s*)?\(?\s*(?:[\w$]+|\{[\w$\s,:]*\})\s*\)?\s*(?:=>|\{)/;
+
+function takesContext(handler) {
+  if (handler.length !== 1) return true;
+  const text = apply(sourceOf, handler, []);
+  return !ONE_ARGUMENT.test(text) || /\barguments\b|\beval\b/.test(text);
 }
 
 // Gives an item to each of the steps; answers with a promise if one of them is not done yet.

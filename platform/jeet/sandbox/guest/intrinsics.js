@@ -14,6 +14,7 @@ const NativePromise = Promise;
 const NativeDate = Date;
 const ObjectPrototype = Object.prototype;
 const classOf = ObjectPrototype.toString;
+const sourceOf = Function.prototype.toString;
 const MAX_INTEGER = 9007199254740991;
 
 // What the built-in plugin has beyond Javy, or null.

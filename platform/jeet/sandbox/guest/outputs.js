@@ -6,6 +6,8 @@
 const columns = [];
 const columnsByName = new Map();
 const added = []; // the column of each output of the running event
+let textLength = 0; // of this batch's outputs; past the bound the batch ends early
+const MAX_TEXT = 4194304;
 
 let outputLimit = 1048576;
 let outputsPerEvent = 1000;
@@ -36,6 +38,10 @@ function describeType(value) {
   return isArray(value) ? 'an array' : `${typeof value === 'object' ? 'an' : 'a'} ${typeof value}`;
 }
 
+function tooManyOutputs() {
+  throw new RangeError(`an event may make at most ${outputsPerEvent} outputs (outputs_per_event)`);
+}
+
 class Column {
   constructor(index, declared) {
     this.index = index;
@@ -52,27 +58,29 @@ class Column {
   }
 
   add(value, keyText, where) {
-    if (added.length >= outputsPerEvent) {
-      throw new RangeError(`an event may make at most ${outputsPerEvent} outputs (outputs_per_event)`);
-    }
-    const text = jsonText(value, where, outputLimit, 'output_bytes');
+    if (added.length >= outputsPerEvent) tooManyOutputs();
+    this.place(jsonText(value, where, outputLimit, 'output_bytes'), value, keyText, where);
+    added.push(this);
+  }
+
+  place(text, value, keyText, where) {
     const { values } = this;
     const at = values.length;
     if (keyText === undefined && this.path !== null) keyText = this.keyOf(value, where);
     if (this.sources !== null) {
-      this.sources.push(running.index);
-    } else if (at !== running.index) {
+      this.sources.push(eventIndex);
+    } else if (at !== eventIndex) {
       this.explainSources();
-      this.sources.push(running.index);
+      this.sources.push(eventIndex);
     }
     if (this.keys !== null) {
-      this.keys.push(keyText === undefined ? batch.keyTextAt(running.index) : keyText);
+      this.keys.push(keyText === undefined ? batch.keyTextAt(eventIndex) : keyText);
     } else if (keyText !== undefined) {
       this.explainKeys();
       this.keys.push(keyText);
     }
+    textLength += text.length;
     values.push(text);
-    added.push(this);
   }
 
   keyOf(value, where) {
@@ -103,6 +111,19 @@ class Column {
       keys.push(batch.keyTextAt(this.sources === null ? i : this.sources[i]));
     }
     this.keys = keys;
+  }
+
+  // The same for the one result of a handler, as the event's last act: nothing can fail after it.
+  addResult(value) {
+    if (added.length >= outputsPerEvent) tooManyOutputs();
+    const text = jsonText(value, 'the result', outputLimit, 'output_bytes');
+    const { values } = this;
+    if (this.path === null && this.sources === null && this.keys === null && values.length === eventIndex) {
+      textLength += text.length;
+      values.push(text);
+    } else {
+      this.place(text, value, undefined, 'the result');
+    }
   }
 
   takeBack() {

@@ -7,7 +7,7 @@
 //   UNKNOWN   not read yet (a write needs no read)      ABSENT   known not to exist, or deleted
 //   PLAIN     a string, number, boolean or null         TEXT     an object, kept as JSON text
 // Objects are parsed once an event ("live") and compared as text when the event ends, so that a mutation in place is
-// kept. Each entry is copied to the undo list at its first change in an event.
+// kept. An entry is copied for the undo at its first change in an event.
 
 const UNKNOWN = 0;
 const ABSENT = 1;
@@ -21,13 +21,26 @@ const FIRST_PREFETCH_KEYS = 500; // until the size of this collection's values i
 const FETCH_BYTES = 4194304;
 const EXACT_TIME_MARGIN_MS = 30; // the shared clock may be this late: near an expiry the host is asked
 
-const PLAIN_STRING = /^[\x20-\x7e]*$/;
 const COLLECTION_NAME = /^[A-Za-z_$][\w$]{0,62}$/;
 
 // The running event. serial 0: none runs, and state may not be used.
-const running = { serial: 0, index: 0, time: 0, exact: false, collection: null, key: '' };
-const undone = []; // flat: entry and its seven fields, for each entry changed in this event
+let serial = 0;
+let eventIndex = 0;
+let eventTime = 0; // of event eventTimeOf
+let eventTimeOf = 0;
+let exactTimeOf = 0; // the event for which the host was asked
+let lastEntry = null; // what the event touched last, for its dead letter
+let lastCollection = null; // … when it enumerated, in event lastCollectionOf
+let lastCollectionOf = 0;
+
+// What the event changed. Most events change one number in one collection without a TTL: that one is in the slot.
+let slotEntry = null;
+let slotValue;
+let slotChangedIn = 0;
+const undone = []; // flat: entry and its six fields, for each other entry changed in this event
 const lives = []; // entries with a live object in this event
+let rolledBack = false; // in this batch: the lists of changes may then hold an entry twice
+
 const collections = []; // all collections touched by this instance
 const opened = new Map(); // name → collection
 const usage = { entries: 0, bytes: 0, maxEntries: 50000, maxBytes: 8388608 };
@@ -42,20 +55,20 @@ class Entry {
     this.key = key;
     this.keyText = keyText;
     this.kind = UNKNOWN;
-    this.value = undefined; // PLAIN: the value
-    this.text = ''; // TEXT: the JSON text
-    this.live = undefined; // the object handed out in event liveSerial
-    this.liveSerial = 0;
-    this.expires = null;
+    this.value = undefined; // PLAIN: the value; TEXT: its JSON text
     this.changedIn = 0; // batch of the last change, 0 if none
-    this.touchedIn = 0; // batch in which only the expiry was moved
-    this.undoSerial = 0;
-    this.sentIn = 0;
-    this.usedIn = 0;
-    this.assigned = 0; // serial of the event that assigned an object
-    this.size = 0; // what the cache counts for it
+    this.usedIn = batchNumber;
   }
 }
+// Fields that most entries never need start on the prototype.
+Entry.prototype.live = undefined; // the object handed out in event liveSerial
+Entry.prototype.liveSerial = 0;
+Entry.prototype.assigned = 0; // serial of the event that assigned an object
+Entry.prototype.expires = null;
+Entry.prototype.touchedIn = 0; // batch in which only the expiry was moved
+Entry.prototype.undoSerial = 0;
+Entry.prototype.changedBy = -1; // index of the event of the last change
+Entry.prototype.size = 0; // what the cache counts for it
 
 class Collection {
   constructor(name, info) {
@@ -64,43 +77,58 @@ class Collection {
     this.ttl = info.ttl_ms;
     this.byAccess = info.refresh === 'access' && info.ttl_ms !== null;
     this.map = new Map();
-    this.changed = []; // entries changed in this batch, repeats possible
+    this.changed = []; // entries changed in this batch
     this.touched = [];
     this.recent = []; // entries changed in batches not known to be committed
     this.prefetchedIn = 0; // batch whose keys were all asked for
     this.rowsRead = 0;
     this.bytesRead = 0;
     this.field = null; // the event's field that names this collection's keys, once learned
-    this.proxy = new Proxy(create(null), new CollectionHandler(this));
+    this.proxy = makeProxy(this);
   }
 }
 
 function requireEvent() {
-  if (running.serial === 0) {
+  if (serial === 0) {
     throw new Error('state can be used only while an event is processed (await what you start before the event ends)');
   }
 }
 
 function saveForUndo(entry) {
-  if (entry.undoSerial === running.serial) return;
-  entry.undoSerial = running.serial;
-  undone.push(entry, entry.kind, entry.value, entry.text, entry.expires, entry.changedIn, entry.touchedIn);
+  if (entry === slotEntry || entry.undoSerial === serial) return;
+  entry.undoSerial = serial;
+  undone.push(entry, entry.kind, entry.value, entry.expires, entry.changedIn, entry.touchedIn);
 }
 
 function undoAll() {
-  for (let i = undone.length - 7; i >= 0; i -= 7) {
+  rolledBack = true;
+  if (slotEntry !== null) {
+    slotEntry.kind = PLAIN;
+    slotEntry.value = slotValue;
+    slotEntry.changedIn = slotChangedIn;
+    slotEntry = null;
+  }
+  for (let i = undone.length - 6; i >= 0; i -= 6) {
     const entry = undone[i];
     entry.kind = undone[i + 1];
     entry.value = undone[i + 2];
-    entry.text = undone[i + 3];
-    entry.expires = undone[i + 4];
-    entry.changedIn = undone[i + 5];
-    entry.touchedIn = undone[i + 6];
+    entry.expires = undone[i + 3];
+    entry.changedIn = undone[i + 4];
+    entry.touchedIn = undone[i + 5];
     entry.undoSerial = 0;
   }
   undone.length = 0;
   for (let i = 0; i < lives.length; i++) dropLive(lives[i]);
   lives.length = 0;
+}
+
+function keepChanges() {
+  slotEntry = null;
+  if (undone.length > 0) undone.length = 0;
+  if (lives.length > 0) {
+    for (let i = 0; i < lives.length; i++) dropLive(lives[i]);
+    lives.length = 0;
+  }
 }
 
 function dropLive(entry) {
@@ -115,16 +143,21 @@ function markChanged(collection, entry) {
     collection.changed.push(entry);
     collection.recent.push(entry);
   }
-  entry.expires = collection.ttl === null ? null : batchTime + collection.ttl;
+  entry.changedBy = eventIndex;
+  if (collection.ttl !== null) entry.expires = batchTime + collection.ttl;
 }
 
 function expired(entry) {
   if (entry.expires === null) return false;
-  if (!running.exact && entry.expires > running.time && entry.expires <= running.time + EXACT_TIME_MARGIN_MS) {
-    running.time = parse(decoder.decode(ask(OP_TIME, null)[0])).now;
-    running.exact = true;
+  if (eventTimeOf !== serial) {
+    eventTime = shared[TIME];
+    eventTimeOf = serial;
   }
-  return entry.expires <= running.time;
+  if (exactTimeOf !== serial && entry.expires > eventTime && entry.expires <= eventTime + EXACT_TIME_MARGIN_MS) {
+    eventTime = parse(decoder.decode(ask(OP_TIME, null)[0])).now;
+    exactTimeOf = serial;
+  }
+  return entry.expires <= eventTime;
 }
 
 function refreshOnAccess(collection, entry) {
@@ -146,17 +179,17 @@ function newEntry(collection, key) {
   return entry;
 }
 
-// The entry of a key, read from the host if it is not known; its expiry is judged here.
+// The entry of a key, read from the host if it is not known.
 function find(collection, key) {
-  if (running.serial === 0) requireEvent();
-  running.collection = collection;
-  running.key = key;
+  requireEvent();
   let entry = collection.map.get(key);
   if (entry === undefined) {
     entry = newEntry(collection, key);
+    lastEntry = entry;
     fetchMissing(collection, entry);
-  } else if (entry.kind === UNKNOWN) {
-    fetchMissing(collection, entry);
+  } else {
+    lastEntry = entry;
+    if (entry.kind === UNKNOWN) fetchMissing(collection, entry);
   }
   entry.usedIn = batchNumber;
   return entry;
@@ -172,10 +205,10 @@ function isPresent(collection, entry) {
 }
 
 function thaw(entry) {
-  if (entry.liveSerial === running.serial) return entry.live;
-  const value = parse(entry.text);
+  if (entry.liveSerial === serial) return entry.live;
+  const value = parse(entry.value);
   entry.live = value;
-  entry.liveSerial = running.serial;
+  entry.liveSerial = serial;
   lives.push(entry);
   return value;
 }
@@ -190,11 +223,11 @@ function store(entry, text, expires) {
   owner.rowsRead += 1;
   owner.bytesRead += text.length;
   account(entry, text.length);
-  entry.expires = expires;
+  if (expires !== null) entry.expires = expires;
   const first = text.charCodeAt(0);
   if (first === 0x7b || first === 0x5b) {
     entry.kind = TEXT;
-    entry.text = text;
+    entry.value = text;
   } else {
     entry.kind = PLAIN;
     entry.value = parse(text);
@@ -212,71 +245,72 @@ function fetchable(collection, first, most) {
 function fetchMissing(collection, entry) {
   const wanted = [entry];
   if (collection.prefetchedIn !== batchNumber) {
-    collection.prefetchedIn = batchNumber;
     const most = fetchable(collection, FIRST_PREFETCH_KEYS, PREFETCH_KEYS);
-    const keys = likelyKeys(collection, entry.key);
-    for (let i = 0; i < keys.length; i++) {
-      const key = keys[i];
-      if (collection.map.has(key)) continue;
-      if (wanted.length >= most) {
-        collection.prefetchedIn = 0; // the next miss goes on from there
-        break;
-      }
-      try {
-        wanted.push(newEntry(collection, key));
-      } catch (error) {
-        if (!(error instanceof RangeError)) throw error; // not a legal state key: its own event will hear of it
-      }
-    }
+    // If there are more than may be asked for at once, the next miss goes on from there.
+    if (addLikely(collection, entry.key, wanted, most)) collection.prefetchedIn = batchNumber;
   }
   const names = [];
-  for (let i = 0; i < wanted.length; i++) names.push(wanted[i].key);
-  const [expiries, values] = ask(OP_READ, { c: collection.id, k: names });
+  for (let i = 0; i < wanted.length; i++) names.push(wanted[i].keyText);
+  const [expiries, values] = askText(OP_READ, `{"c":${collection.id},"k":[${names.join(',')}]}`);
   const expiresAt = expiries.length > 0 ? parse(decoder.decode(expiries)) : null;
   const texts = decoder.decode(values).split('\n');
   if (texts.length !== wanted.length) throw new InternalFault('the host answered for other keys than asked');
   for (let i = 0; i < wanted.length; i++) {
-    if (texts[i] === '') {
-      wanted[i].kind = ABSENT;
-    } else {
-      store(wanted[i], texts[i], expiresAt === null ? null : expiresAt[i]);
-    }
-    wanted[i].usedIn = batchNumber;
+    const text = texts[i];
+    if (text === '') wanted[i].kind = ABSENT;
+    else store(wanted[i], text, expiresAt === null ? null : expiresAt[i]);
   }
 }
 
-// Keys that later events of this batch will ask for: the events' own keys if this key is its event's key, else the
-// values of the field of the event that this key was taken from.
-function likelyKeys(collection, key) {
-  const found = new Set();
-  if (key === batch.keyAt(running.index)) {
-    for (let i = running.index + 1; i < batch.count; i++) {
+// Adds entries for keys that later events of this batch will ask for: the events' own keys if this key is its event's
+// key, else the values of the field of the event that this key was taken from. False if there was no room for all.
+function addLikely(collection, key, wanted, most) {
+  const { map } = collection;
+  const { count } = batch;
+  if (key === batch.keyAt(eventIndex)) {
+    for (let i = eventIndex + 1; i < count; i++) {
       const next = batch.keyAt(i);
-      if (next !== null) found.add(next);
+      if (next === null || map.has(next)) continue;
+      if (wanted.length >= most) return false;
+      const text = batch.keyTextAt(i);
+      if (text.length > keyLimit) continue;
+      const entry = new Entry(collection, next, text);
+      map.set(next, entry);
+      usage.entries += 1;
+      wanted.push(entry);
     }
-    return Array.from(found);
+    return true;
   }
-  const event = batch.valueAt(running.index);
-  if (event === null || typeof event !== 'object') return [];
-  if (collection.field === null || `${event[collection.field]}` !== key) {
-    collection.field = null;
-    const names = keysOf(event);
-    for (let i = 0; i < names.length; i++) {
-      const value = event[names[i]];
-      if (value === key || (typeof value === 'number' && `${value}` === key)) {
-        collection.field = names[i];
-        break;
-      }
+  const event = batch.valueAt(eventIndex);
+  if (event === null || typeof event !== 'object') return true;
+  const field = fieldOf(collection, event, key);
+  if (field === null) return true;
+  for (let i = eventIndex + 1; i < count; i++) {
+    const later = batch.valueAt(i);
+    if (later === null || typeof later !== 'object') continue;
+    const value = later[field];
+    if (typeof value !== 'string' && typeof value !== 'number') continue;
+    const next = `${value}`;
+    if (map.has(next) || next.length * 3 > keyLimit) continue;
+    if (wanted.length >= most) return false;
+    wanted.push(newEntry(collection, next));
+  }
+  return true;
+}
+
+function fieldOf(collection, event, key) {
+  const { field } = collection;
+  if (field !== null && `${event[field]}` === key) return field;
+  collection.field = null;
+  const names = keysOf(event);
+  for (let i = 0; i < names.length; i++) {
+    const value = event[names[i]];
+    if (value === key || (typeof value === 'number' && `${value}` === key)) {
+      collection.field = names[i];
+      break;
     }
-    if (collection.field === null) return [];
   }
-  for (let i = running.index + 1; i < batch.count; i++) {
-    const next = batch.valueAt(i);
-    if (next === null || typeof next !== 'object') continue;
-    const value = next[collection.field];
-    if (typeof value === 'string' || typeof value === 'number') found.add(`${value}`);
-  }
-  return Array.from(found);
+  return collection.field;
 }
 
 function compareByCodePoint(a, b) {
@@ -298,8 +332,9 @@ function compareByCodePoint(a, b) {
 // All keys that this event can see, in key order: the host's pages under what is not committed yet.
 function enumerate(collection) {
   requireEvent();
-  running.collection = collection;
-  running.key = '';
+  lastEntry = null;
+  lastCollection = collection;
+  lastCollectionOf = serial;
   const names = new Set();
   let after = null;
   for (;;) {
@@ -336,93 +371,116 @@ function enumerate(collection) {
   return Array.from(names).sort(compareByCodePoint);
 }
 
-class CollectionHandler {
-  constructor(collection) {
-    this.collection = collection;
-  }
+// Traps close over what they need; the first lines of get and set are the way of a number in the cache.
+function makeProxy(collection) {
+  const { map, ttl } = collection;
+  const proxy = new Proxy(create(null), {
+    get(_target, key) {
+      if (serial !== 0) {
+        const known = map.get(key);
+        if (known !== undefined && known.kind === PLAIN && known.expires === null) {
+          lastEntry = known;
+          known.usedIn = batchNumber;
+          return known.value;
+        }
+      }
+      if (typeof key === 'symbol') return undefined;
+      const entry = find(collection, key);
+      if (!isPresent(collection, entry)) return undefined;
+      return entry.kind === PLAIN ? entry.value : thaw(entry);
+    },
 
-  get(_target, key) {
-    if (typeof key === 'symbol') return undefined;
-    const { collection } = this;
-    const entry = find(collection, key);
-    if (entry.kind === ABSENT) return undefined;
-    if (entry.expires !== null && !isPresent(collection, entry)) return undefined;
-    return entry.kind === PLAIN ? entry.value : thaw(entry);
-  }
+    set(_target, key, value, receiver) {
+      if (typeof value === 'number' && ttl === null && serial !== 0 && receiver === proxy) {
+        const known = map.get(key);
+        if (known !== undefined && known.kind === PLAIN && value <= MAX_INTEGER && value >= -MAX_INTEGER) {
+          lastEntry = known;
+          if (known !== slotEntry) {
+            if (slotEntry === null && known.undoSerial !== serial) {
+              slotEntry = known;
+              slotValue = known.value;
+              slotChangedIn = known.changedIn;
+            } else {
+              saveForUndo(known);
+            }
+          }
+          if (known.changedIn !== batchNumber) markChanged(collection, known);
+          known.value = value + 0; // -0 is 0 in JSON
+          return true;
+        }
+      }
+      return setSlowly(collection, key, value, receiver);
+    },
 
-  set(_target, key, value, receiver) {
-    const { collection } = this;
-    if (typeof key === 'symbol') throw new TypeError(`state.${collection.name}: a key must be a string, not a symbol`);
-    if (receiver !== collection.proxy) {
-      defineProperty(receiver, key, { value, writable: true, enumerable: true, configurable: true });
+    has(_target, key) {
+      if (typeof key === 'symbol') return false;
+      return isPresent(collection, find(collection, key));
+    },
+
+    deleteProperty(_target, key) {
+      if (typeof key === 'symbol') return true;
+      const entry = target(collection, key);
+      saveForUndo(entry);
+      if (entry.live !== undefined) dropLive(entry);
+      entry.kind = ABSENT;
+      entry.value = undefined;
+      markChanged(collection, entry);
+      if (entry.expires !== null) entry.expires = null;
       return true;
-    }
-    assign(collection, key, value);
+    },
+
+    ownKeys() {
+      return enumerate(collection);
+    },
+
+    getOwnPropertyDescriptor(_target, key) {
+      if (typeof key === 'symbol') return undefined;
+      const entry = find(collection, key);
+      if (!isPresent(collection, entry)) return undefined;
+      const value = entry.kind === PLAIN ? entry.value : thaw(entry);
+      return { value, writable: true, enumerable: true, configurable: true };
+    },
+
+    defineProperty(_target, key, descriptor) {
+      if (typeof key === 'symbol' || !('value' in descriptor)) {
+        throw new TypeError(`state.${collection.name} holds plain values: no accessors, no symbols`);
+      }
+      assign(collection, key, descriptor.value);
+      return true;
+    },
+
+    getPrototypeOf() {
+      return null;
+    },
+
+    setPrototypeOf(_target, prototype) {
+      if (prototype === null) return true;
+      throw new TypeError(`state.${collection.name} has no prototype to set: every string is a key`);
+    },
+
+    preventExtensions() {
+      throw new TypeError(`state.${collection.name} cannot be frozen or sealed`);
+    },
+  });
+  return proxy;
+}
+
+function setSlowly(collection, key, value, receiver) {
+  if (typeof key === 'symbol') throw new TypeError(`state.${collection.name}: a key must be a string, not a symbol`);
+  if (receiver !== collection.proxy) {
+    defineProperty(receiver, key, { value, writable: true, enumerable: true, configurable: true });
     return true;
   }
-
-  has(_target, key) {
-    if (typeof key === 'symbol') return false;
-    return isPresent(this.collection, find(this.collection, key));
-  }
-
-  deleteProperty(_target, key) {
-    if (typeof key === 'symbol') return true;
-    const { collection } = this;
-    const entry = target(collection, key);
-    saveForUndo(entry);
-    dropLive(entry);
-    entry.kind = ABSENT;
-    entry.value = undefined;
-    entry.text = '';
-    markChanged(collection, entry);
-    entry.expires = null;
-    return true;
-  }
-
-  ownKeys() {
-    return enumerate(this.collection);
-  }
-
-  getOwnPropertyDescriptor(_target, key) {
-    if (typeof key === 'symbol') return undefined;
-    const { collection } = this;
-    const entry = find(collection, key);
-    if (!isPresent(collection, entry)) return undefined;
-    const value = entry.kind === PLAIN ? entry.value : thaw(entry);
-    return { value, writable: true, enumerable: true, configurable: true };
-  }
-
-  defineProperty(_target, key, descriptor) {
-    const { collection } = this;
-    if (typeof key === 'symbol' || !('value' in descriptor)) {
-      throw new TypeError(`state.${collection.name} holds plain values: no accessors, no symbols`);
-    }
-    assign(collection, key, descriptor.value);
-    return true;
-  }
-
-  getPrototypeOf() {
-    return null;
-  }
-
-  setPrototypeOf(_target, prototype) {
-    if (prototype === null) return true;
-    throw new TypeError(`state.${this.collection.name} has no prototype to set: every string is a key`);
-  }
-
-  preventExtensions() {
-    throw new TypeError(`state.${this.collection.name} cannot be frozen or sealed`);
-  }
+  assign(collection, key, value);
+  return true;
 }
 
 // The entry to write to: no read is needed.
 function target(collection, key) {
-  if (running.serial === 0) requireEvent();
-  running.collection = collection;
-  running.key = key;
+  requireEvent();
   const entry = collection.map.get(key);
   const found = entry === undefined ? newEntry(collection, key) : entry;
+  lastEntry = found;
   found.usedIn = batchNumber;
   return found;
 }
@@ -431,11 +489,11 @@ function assign(collection, key, value) {
   const entry = target(collection, key);
   switch (typeof value) {
     case 'number':
-      if (value - value !== 0 || value > MAX_INTEGER || value < -MAX_INTEGER) checkNumber(value, place(collection, key));
+      if (value - value !== 0 || value > MAX_INTEGER || value < -MAX_INTEGER || careful) checkNumber(value, place(collection, key));
       value += 0; // -0 is 0 in JSON
       break;
     case 'string':
-      checkStateString(value, collection, key);
+      if (careful || value.length * 6 > valueLimit) jsonText(value, place(collection, key), valueLimit, 'state_value_bytes');
       account(entry, value.length);
       break;
     case 'boolean':
@@ -444,27 +502,25 @@ function assign(collection, key, value) {
       if (value === null) break;
       if (typeof value !== 'object') checkDeep(value, place(collection, key), 0);
       saveForUndo(entry);
-      entry.kind = TEXT;
-      if (entry.liveSerial !== running.serial) lives.push(entry);
+      if (entry.kind !== TEXT) {
+        entry.kind = TEXT;
+        entry.value = '';
+      }
+      if (entry.liveSerial !== serial) lives.push(entry);
       entry.live = value;
-      entry.liveSerial = running.serial;
-      entry.assigned = running.serial;
+      entry.liveSerial = serial;
+      entry.assigned = serial;
       markChanged(collection, entry);
       return;
   }
-  if (entry.undoSerial !== running.serial) saveForUndo(entry);
+  saveForUndo(entry);
   if (entry.live !== undefined) {
     entry.live = undefined;
     entry.assigned = 0;
   }
   entry.kind = PLAIN;
   entry.value = value;
-  if (entry.changedIn !== batchNumber || collection.ttl !== null) markChanged(collection, entry);
-}
-
-function checkStateString(value, collection, key) {
-  if (value.length < 100 && PLAIN_STRING.test(value)) return;
-  jsonText(value, place(collection, key), valueLimit, 'state_value_bytes');
+  markChanged(collection, entry);
 }
 
 function place(collection, key) {
@@ -475,32 +531,22 @@ function place(collection, key) {
 function settleLives() {
   for (let i = 0; i < lives.length; i++) {
     const entry = lives[i];
-    if (entry.kind !== TEXT || entry.liveSerial !== running.serial) continue;
+    if (entry.kind !== TEXT || entry.liveSerial !== serial) continue;
     const collection = entry.owner;
-    running.collection = collection;
-    running.key = entry.key;
+    lastEntry = entry;
     const text = jsonText(entry.live, place(collection, entry.key), valueLimit, 'state_value_bytes');
-    const first = text.charCodeAt(0);
-    const changed = text !== entry.text;
-    if (changed || entry.assigned === running.serial) {
+    if (text !== entry.value || entry.assigned === serial) {
       saveForUndo(entry);
       account(entry, text.length);
+      const first = text.charCodeAt(0);
       if (first === 0x7b || first === 0x5b) {
-        entry.text = text;
+        entry.value = text;
       } else {
         entry.kind = PLAIN; // a toJSON answered with a plain value
         entry.value = parse(text);
       }
       markChanged(collection, entry);
     }
-  }
-}
-
-function keepChanges() {
-  if (undone.length > 0) undone.length = 0;
-  if (lives.length > 0) {
-    for (let i = 0; i < lives.length; i++) dropLive(lives[i]);
-    lives.length = 0;
   }
 }
 
@@ -553,10 +599,11 @@ function beginStateBatch(number, committed, now) {
   batchNumber = number;
   committedThrough = committed;
   batchTime = now;
+  rolledBack = false;
   for (let c = 0; c < collections.length; c++) {
     const collection = collections[c];
-    collection.changed = [];
-    collection.touched = [];
+    if (collection.changed.length > 0) collection.changed = [];
+    if (collection.touched.length > 0) collection.touched = [];
     const { recent } = collection;
     if (recent.length > 0) {
       collection.recent = recent.filter((entry) => !isSettled(entry));
@@ -589,34 +636,44 @@ function evict() {
 function collectWrites(header, sections) {
   for (let c = 0; c < collections.length; c++) {
     const collection = collections[c];
-    const { changed, touched } = collection;
-    if (changed.length === 0 && touched.length === 0) continue;
+    if (collection.changed.length === 0 && collection.touched.length === 0) continue;
+    const changed = rolledBack ? Array.from(new Set(collection.changed)) : collection.changed;
+    const touched = rolledBack ? Array.from(new Set(collection.touched)) : collection.touched;
     const putKeys = [];
     const putValues = [];
     const deleteKeys = [];
     const touchedKeys = [];
     for (let i = 0; i < changed.length; i++) {
       const entry = changed[i];
-      if (entry.changedIn !== batchNumber || entry.sentIn === batchNumber) continue;
-      entry.sentIn = batchNumber;
-      if (entry.kind === ABSENT) {
+      if (entry.changedIn !== batchNumber) continue;
+      const { kind, value } = entry;
+      if (kind === PLAIN) {
+        putKeys.push(entry.keyText);
+        putValues.push(typeof value === 'string' ? stringify(value) : `${value}`);
+      } else if (kind === TEXT) {
+        putKeys.push(entry.keyText);
+        putValues.push(value);
+      } else {
         deleteKeys.push(entry.keyText);
-      } else if (entry.kind === TEXT) {
-        putKeys.push(entry.keyText);
-        putValues.push(entry.text);
-      } else if (entry.kind === PLAIN) {
-        putKeys.push(entry.keyText);
-        putValues.push(typeof entry.value === 'string' ? stringify(entry.value) : `${entry.value}`);
       }
     }
     for (let i = 0; i < touched.length; i++) {
       const entry = touched[i];
-      if (entry.touchedIn !== batchNumber || entry.sentIn === batchNumber) continue;
-      entry.sentIn = batchNumber;
-      touchedKeys.push(entry.keyText);
+      if (entry.touchedIn === batchNumber && entry.changedIn !== batchNumber) touchedKeys.push(entry.keyText);
     }
     if (putKeys.length + deleteKeys.length + touchedKeys.length === 0) continue;
     header.push([collection.id, putKeys.length, deleteKeys.length, touchedKeys.length]);
     sections.push(putKeys.join('\n'), putValues.join('\n'), deleteKeys.join('\n'), touchedKeys.join('\n'));
   }
+}
+
+// Which event of this batch changed an entry last: the host asks when it refuses what the entry holds.
+function changedBy(id, key) {
+  for (let c = 0; c < collections.length; c++) {
+    if (collections[c].id === id) {
+      const entry = collections[c].map.get(key);
+      return entry === undefined ? -1 : entry.changedBy;
+    }
+  }
+  return -1;
 }

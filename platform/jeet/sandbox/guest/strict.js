@@ -1,6 +1,6 @@
 // What may leave an event: JSON that says exactly what the value said. Nothing is dropped, rounded or turned to null.
 //
-// jsonText(value, where) is the only way from a value to text. Refused by name: undefined, functions, symbols, BigInt,
+// jsonText(value, where, …) is the only way from a value to text. Refused by name: undefined, functions, symbols, BigInt,
 // NaN and the infinities, integers past 2^53-1, NUL and lone surrogates in strings and names, cycles and anything deeper
 // than the limit, sparse arrays, objects that JSON would write as {} or lose (Map, Set, Promise, RegExp, Error, buffers).
 // A toJSON method (Date has one) is followed, and its answer is held to the same rules.
@@ -24,6 +24,7 @@ function checkNumber(v, where) {
   if ((v > MAX_INTEGER || v < -MAX_INTEGER) && v < 1e21 && v > -1e21) {
     refuse(where, `is ${v}, an integer past 2^53-1, where digits are lost: send it as a string`);
   }
+  if (v !== 0 && v < 1e-308 && v > -1e-308) refuse(where, `is ${v}, whose exponent is beyond 308 (number_exponent)`);
 }
 
 function checkDeep(v, where, depth) {
@@ -32,7 +33,7 @@ function checkDeep(v, where, depth) {
     case 'boolean':
       return;
     case 'number':
-      if (v - v !== 0 || v > MAX_INTEGER || v < -MAX_INTEGER) checkNumber(v, where);
+      checkNumber(v, where);
       return;
     case 'object': {
       if (v === null) return;
@@ -57,7 +58,7 @@ function checkDeep(v, where, depth) {
         const type = typeof item;
         if (type === 'string') continue;
         if (type === 'number') {
-          if (item - item !== 0 || item > MAX_INTEGER || item < -MAX_INTEGER) checkNumber(item, `${where}.${names[i]}`);
+          checkNumber(item, `${where}.${names[i]}`);
           continue;
         }
         checkDeep(item, `${where}.${names[i]}`, depth + 1);
@@ -120,14 +121,59 @@ function checkText(text, where) {
   refuse(where, found[1] === '0000' ? 'holds a NUL character (\\u0000)' : 'holds a lone surrogate (half of a character)');
 }
 
+// The quick way: JSON.stringify itself visits each value once, after toJSON. What the host can see in the finished text
+// (escapes, long integers, depth) is left to it; on a hit it has the event run again alone, carefully.
+const REFUSED = new Error('refused');
+
+function strict(key, value) {
+  switch (typeof value) {
+    case 'string':
+      return value;
+    case 'number':
+      if (value - value === 0) return value;
+      throw REFUSED;
+    case 'object': {
+      if (value === null) {
+        if (this[key] instanceof NativeDate) throw REFUSED; // an invalid one
+        return value;
+      }
+      const prototype = getPrototypeOf(value);
+      if (prototype === ObjectPrototype || prototype === null || isArray(value)) return value;
+      checkClass(value, '');
+      return value;
+    }
+    case 'boolean':
+      return value;
+    default:
+      throw REFUSED;
+  }
+}
+
+let careful = false;
+
 function jsonText(value, where, limit, limitName) {
+  if (careful) return carefulText(value, where, limit, limitName);
+  let text;
+  try {
+    text = stringify(value, strict);
+  } catch (error) {
+    carefulText(value, where, limit, limitName); // says what and where
+    throw error;
+  }
+  if (text.length > limit || (text.length * 3 > limit && utf8Length(text) > limit)) tooLong(where, limit, limitName);
+  return text;
+}
+
+function tooLong(where, limit, limitName) {
+  refuse(where, `is longer than ${limit} bytes (${limitName})`);
+}
+
+function carefulText(value, where, limit, limitName) {
   followed = false;
   checkDeep(value, where, 0);
   const text = stringify(followed ? normalise(value, where, 0, '') : value);
   if (text.includes('\\u')) checkText(text, where);
-  if (text.length > limit || (text.length * 3 > limit && utf8Length(text) > limit)) {
-    refuse(where, `is longer than ${limit} bytes (${limitName})`);
-  }
+  if (text.length > limit || (text.length * 3 > limit && utf8Length(text) > limit)) tooLong(where, limit, limitName);
   return text;
 }
 
@@ -142,10 +188,11 @@ function checkKey(key, where) {
   if (key.length * 3 > keyLimit && utf8Length(key) > keyLimit) {
     throw new RangeError(`${where} is longer than ${keyLimit} bytes (key_bytes)`);
   }
-  if (key.includes('\0')) throw new RangeError(`${where} holds a NUL character (\\u0000)`);
   const text = stringify(key);
-  if (text.includes('\\ud') && BAD_ESCAPE.test(text)) {
-    throw new RangeError(`${where} holds a lone surrogate (half of a character)`);
+  if (text.length !== key.length + 2) {
+    // Something had to be escaped.
+    if (key.includes('\0')) throw new RangeError(`${where} holds a NUL character (\\u0000)`);
+    if (BAD_ESCAPE.test(text)) throw new RangeError(`${where} holds a lone surrogate (half of a character)`);
   }
   return text;
 }

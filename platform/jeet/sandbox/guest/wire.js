@@ -101,7 +101,11 @@ function receive() {
 }
 
 function ask(op, request) {
-  send(op, encoder.encode(stringify(request)));
+  return askText(op, stringify(request));
+}
+
+function askText(op, text) {
+  send(op, encoder.encode(text));
   const sections = receive();
   if (sections === null) throw new InternalFault('the host gave no answer');
   return sections;
