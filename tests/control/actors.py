@@ -130,8 +130,8 @@ class HandWorker:
         wanted = {
             row[0]: row[1]
             for row in data.execute(
-                "select t.id, t.worker_id = %s from jeet_internal.assignment a join jeet_internal.task t on t.id = a.task_id"
-                " join jeet_internal.function f on f.id = t.function_id"
+                "select t.id, t.worker_id = %s from jeet_internal.assignment a"
+                " join jeet_internal.task t on t.id = a.task_id join jeet_internal.function f on f.id = t.function_id"
                 " where a.worker_id = %s and f.status <> 'paused' and t.status = 'running'",
                 (self.id, self.id),
             ).fetchall()
@@ -188,13 +188,15 @@ def make_function(db: psycopg.Connection, name: str, partitions: int) -> int:
         """
         with s as (select jeet_internal.create_stream(%(name)s || '-in', %(partitions)s) as id),
         f as (insert into jeet_internal.function (name, version) values (%(name)s, 1) returning id),
-        v as (insert into jeet_internal.function_version (function_id, version, filename, source, bytecode, plugin_hash, graph, spec, digest)
+        v as (insert into jeet_internal.function_version
+                  (function_id, version, filename, source, bytecode, plugin_hash, graph, spec, digest)
               select f.id, 1, 'x.js', '', '', '', '{}', '{}', '' from f returning function_id),
         g as (insert into jeet_internal.stage (function_id, version, stage, inputs, outputs)
               select v.function_id, 1, 0, array[s.id], array[null]::int[] from v, s),
         t as (insert into jeet_internal.task (function_id, partition, version)
               select f.id, p, 1 from f, generate_series(0, %(partitions)s - 1) p returning id, function_id)
-        insert into jeet_internal.checkpoint (task_id, stream_id) select t.id, s.id from t, s returning (select id from f)
+        insert into jeet_internal.checkpoint (task_id, stream_id)
+        select t.id, s.id from t, s returning (select id from f)
         """,
         {"name": name, "partitions": partitions},
     ).fetchone()[0]  # type: ignore[index]

@@ -68,7 +68,7 @@ def test_no_more_tasks_move_than_evenness_asks_for(cluster) -> None:
         return
     result = assign(tasks, workers, current)
     kept = Counter(current[task.task] for task in tasks if current.get(task.task) in workers)
-    # The fewest moves: orphans, and what each worker has above its share, with the larger shares for those that hold most.
+    # The fewest: orphans, and what each worker has above its share, the larger shares going to those that hold most.
     low, extra = divmod(len(tasks), len(workers))
     held = sorted((kept[worker] for worker in workers), reverse=True)
     fewest = len(tasks) - sum(min(count, low + (place < extra)) for place, count in enumerate(held))

@@ -13,8 +13,8 @@ from jeet.control import deadletters, lifecycle
 from jeet.errors import NotFound, UsageError
 
 COMMIT = """
-select jeet_internal.commit_tasks(array[%(task)s], array[%(epoch)s::bigint], '{}', '{}', '{}', '{}', '{}', '{}', '{}', '{}',
-    '{}', 0, '{}', '{}', '{}', '{}', '{}', '{}', '{}', '{}', '{}', '{}', null, null, %(good)s, %(taken)s, false)
+select jeet_internal.commit_tasks(array[%(task)s], array[%(epoch)s::bigint], '{}', '{}', '{}', '{}', '{}', '{}',
+    '{}', '{}', '{}', 0, '{}', '{}', '{}', '{}', '{}', '{}', '{}', '{}', '{}', '{}', null, null, %(good)s, %(taken)s, false)
 """
 
 

@@ -33,7 +33,8 @@ def tables(db: psycopg.Connection) -> list[tuple[object, ...]]:
 
 def advance(db: psycopg.Connection, stream: str, head: int) -> None:
     db.execute(
-        "update jeet_internal.head h set head = %s from jeet_internal.stream s where s.id = h.stream_id and s.name = %s",
+        "update jeet_internal.head h set head = %s from jeet_internal.stream s"
+        " where s.id = h.stream_id and s.name = %s",
         (head, stream),
     )
 
@@ -43,7 +44,8 @@ def test_a_first_deploy_makes_streams_tasks_and_checkpoints(db: psycopg.Connecti
     assert (result.version, result.new_function, result.streams) == (1, True, ("events", "totals"))
     assert streams(db) == {"events": (4, "userId"), "totals": (4, None)}
     assert db.execute(
-        "select t.partition, c.next_offset from jeet_internal.task t join jeet_internal.checkpoint c on c.task_id = t.id order by 1"
+        "select t.partition, c.next_offset from jeet_internal.task t"
+        " join jeet_internal.checkpoint c on c.task_id = t.id order by 1"
     ).fetchall() == [(0, 0), (1, 0), (2, 0), (3, 0)]
     with db.cursor(row_factory=dict_row) as cursor:
         spec = cursor.execute("select spec from jeet_internal.function_version").fetchone()
@@ -84,7 +86,8 @@ def test_a_new_version_keeps_checkpoints_and_state_and_fences_off_the_old_one(
     db.execute("update jeet_internal.checkpoint set next_offset = 7")
     db.execute("insert into jeet_internal.collection values (1, 0, 'totals')")
     db.execute(
-        "insert into jeet_internal.state (task_id, collection_id, key, value) select id, 0, 'k', '1' from jeet_internal.task"
+        "insert into jeet_internal.state (task_id, collection_id, key, value)"
+        " select id, 0, 'k', '1' from jeet_internal.task"
     )
     before = dict(db.execute("select id, epoch from jeet_internal.task").fetchall())
     deploy_source(SEED_JS + "//2\n", source="events", sink="totals")
@@ -113,7 +116,8 @@ def test_a_new_function_starts_where_it_is_told_to(
     db.execute("update jeet_internal.head set head = 10 + 10 * partition, first_offset = 5 * partition")
     deploy_source(source="events", **flags)
     offsets = db.execute(
-        "select c.next_offset from jeet_internal.checkpoint c join jeet_internal.task t on t.id = c.task_id order by t.partition"
+        "select c.next_offset from jeet_internal.checkpoint c"
+        " join jeet_internal.task t on t.id = c.task_id order by t.partition"
     ).fetchall()
     assert [row[0] for row in offsets] == expected
 
@@ -124,7 +128,8 @@ def test_a_start_time_is_found_in_each_partition(db: psycopg.Connection, deploy_
     for partition, step in ((0, 1), (1, 10)):
         for offset in range(100):
             db.execute(
-                "insert into jeet_internal.event (stream_id, partition, \"offset\", published_at, value) values (%s, %s, %s, %s, '1')",
+                'insert into jeet_internal.event (stream_id, partition, "offset", published_at, value)'
+                " values (%s, %s, %s, %s, '1')",
                 (stream, partition, offset, begin + timedelta(seconds=offset * step)),
             )
     advance(db, "events", 100)
@@ -317,14 +322,15 @@ def test_delete_takes_everything_of_the_function_and_leaves_its_streams(
     db.execute("insert into jeet_internal.collection values (1, 0, 'totals')")
     db.execute("insert into jeet_internal.state (task_id, collection_id, key, value) values (1, 0, 'k', '1')")
     db.execute(
-        "insert into jeet_internal.dead_letter (task_id, stream_id, \"offset\", event, error, version) values (1, 1, 0, '{}', 'e', 1)"
+        'insert into jeet_internal.dead_letter (task_id, stream_id, "offset", event, error, version)'
+        " values (1, 1, 0, '{}', 'e', 1)"
     )
     gone = lifecycle.delete(db, "f")
     assert (gone.tasks, gone.state_entries, gone.open_dead_letters) == (2, 1, 1)
     assert [function.name for function in registry.functions(db)] == ["g"]
     assert set(streams(db)) == {"events", "totals", "totals2"}
     assert db.execute("select count(*) from jeet_internal.task").fetchone() == (2,)
-    with pytest.raises(NotFound, match="did you mean|there are g"):
+    with pytest.raises(NotFound, match=r"did you mean|there are g"):
         lifecycle.delete(db, "f")
     # Its name is free again, and begins anew.
     assert deploy_source(source="events", sink="totals", name="f").version == 1

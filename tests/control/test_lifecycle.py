@@ -151,7 +151,8 @@ def test_the_clock_of_state_stands_still_while_a_function_is_paused(database_url
     wait_for(lambda: shares(db) == [1], "the task runs")
     db.execute("insert into jeet_internal.collection values (1, 0, 'c')")
     db.execute(
-        "insert into jeet_internal.state (task_id, collection_id, key, value, expires_at) values (1, 0, 'k', '1', now() + '5 minutes')"
+        "insert into jeet_internal.state (task_id, collection_id, key, value, expires_at)"
+        " values (1, 0, 'k', '1', now() + '5 minutes')"
     )
     lifecycle.pause(db, "f")
     wait_for(lambda: not worker.held, "the worker lets go")

@@ -59,7 +59,7 @@ def test_keys_that_contradict_each_other_are_an_error_and_equal_ones_are_not() -
 
 
 def test_a_source_is_required() -> None:
-    with pytest.raises(DeployError, match="no source.*--source"):
+    with pytest.raises(DeployError, match=r"no source.*--source"):
         spec({})
 
 

@@ -146,8 +146,7 @@ class Coordinator:
                 silent_ms=round(each.seen.silent_s * 1000, 1),
             )
             if each.reason == "frozen":
-                ended = await self._db.fetchval(query("coordinator_end_worker"), worker)
-                log.info("ended the sessions of a frozen worker", worker=worker, sessions=ended)
+                await self._db.fetchval(query("coordinator_end_worker"), worker)
             self._expect(worker, each.reason, held, each.seen.silent_s, now_s)
         return marked
 
