@@ -15,6 +15,7 @@ import asyncpg
 import psycopg
 
 from jeet import maintenance
+from jeet.alive import alive
 from jeet.control.coordinator import Coordinator
 from jeet.control.leadership import LeadershipLost, become_leader, session, wait_for
 from jeet.control.upkeep import keep_up
@@ -40,7 +41,7 @@ async def run(settings: Settings, database_url: str) -> None:
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, stop.set)
     log.info("coordinator started")
-    async with asyncio.TaskGroup() as group:
+    async with alive(settings.home, "coordinator"), asyncio.TaskGroup() as group:
         group.create_task(_again_and_again("coordination", _coordinate, settings, database_url, stop))
         group.create_task(_again_and_again("maintenance", maintenance.run, settings, database_url, stop))
     log.info("coordinator stopped")

@@ -42,6 +42,7 @@ _SECRETS = re.compile(
 )
 _PLAIN = re.compile(r"[^\s\"'=\\\x00-\x1f\x7f-\x9f\u2028\u2029\ud800-\udfff]+")
 _CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029\ud800-\udfff]")
+_STANDARD = {*vars(logging.LogRecord("", 0, "", 0, "", (), None)), "message", "asctime", "taskName", "fields"}
 
 
 def without_secrets(text: str) -> str:
@@ -132,6 +133,8 @@ def _stamp(at: datetime) -> str:
 
 def _fields(record: logging.LogRecord) -> dict[str, object]:
     fields: dict[str, object] = dict(getattr(record, "fields", {}))
+    # What a module that logs by the standard library alone gave as `extra`.
+    fields.update({name: value for name, value in vars(record).items() if name not in _STANDARD})
     if record.name != "jeet" and not record.name.startswith("jeet."):
         fields.setdefault("logger", record.name)
     if record.exc_info and record.exc_info[1] is not None:

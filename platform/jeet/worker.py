@@ -22,6 +22,7 @@ import psycopg
 import uvloop
 from setproctitle import setproctitle
 
+from jeet.alive import alive
 from jeet.clock import SYSTEM_CLOCK
 from jeet.control.lease import Owner
 from jeet.control.membership import Identity, Membership
@@ -56,7 +57,12 @@ def main(settings: Settings, database_url: str) -> None:
     setproctitle(PROCESS_NAME)
     configure(log_format=settings.log_format, level=settings.log_level)
     with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
-        runner.run(Worker(settings, database_url).run())
+        runner.run(_run(settings, database_url))
+
+
+async def _run(settings: Settings, database_url: str) -> None:
+    async with alive(settings.home, "worker"):
+        await Worker(settings, database_url).run()
 
 
 class Worker:

@@ -85,3 +85,10 @@ def test_an_error_keeps_its_stack_in_the_same_line() -> None:
     assert "task=7" in line
     assert "ValueError" in line
     assert "test_telemetry.py" in line
+
+
+def test_fields_given_by_the_standard_library_are_shown() -> None:
+    stream = io.StringIO()
+    telemetry.configure(stream=stream)
+    logging.getLogger("jeet.test").warning("half of %s", "it", extra={"path": "x/y"})
+    assert stream.getvalue().rstrip().endswith("warning half of it path=x/y")

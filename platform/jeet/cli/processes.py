@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from typing import Annotated, Literal
+
 from jeet.cli.command import command
 from jeet.cli.group import Group
 from jeet.cli.output import Done
+from jeet.errors import JeetError
 
 
 class Processes(Group):
@@ -47,3 +50,18 @@ class Processes(Group):
         from jeet import worker
 
         worker.main(self.settings, self.url)
+
+    @command
+    def probe(self, kind: Annotated[Literal["worker", "coordinator"], "which process"]) -> Done:
+        """Tell whether the worker or coordinator of this container is alive (exit code 0 or 1).
+
+        Looks at the file that the process touches each second under JEET_HOME, not at the database: starting a process
+        again does not bring a database back.
+        """
+        from jeet.alive import STALE_S, freshest_s
+
+        age_s = freshest_s(self.settings.home, kind)
+        if age_s is None or age_s > STALE_S:
+            last = "never" if age_s is None else f"{age_s:.0f} s ago"
+            raise JeetError(f"no {kind} is alive in {self.settings.home} (last seen {last})")
+        return Done(f"alive, seen {age_s:.1f} s ago", {"kind": kind, "seen_s": round(age_s, 3)})
