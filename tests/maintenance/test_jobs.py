@@ -203,7 +203,8 @@ def test_lost_workers_are_forgotten_and_others_are_not(database_url: str, db: ps
     worker = HandWorker(database_url, obedient=False)
     db.execute(
         "insert into jeet_internal.worker (host, pid, version, status, backend_pid, backend_start, heartbeat_at)"
-        " select 'h', 1, '1', 'lost', 1, now(), clock_timestamp() - age from unnest(array[interval '1 minute', '1 day']) age"
+        " select 'h', 1, '1', 'lost', 1, now(), clock_timestamp() - age"
+        " from unnest(array[interval '1 minute', '1 day']) age"
     )
     assert run("workers") == 1
     assert db.execute("select count(*) from jeet_internal.worker where status = 'lost'").fetchone() == (1,)
