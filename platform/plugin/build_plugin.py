@@ -20,6 +20,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import quickjs_source
+import stack_charges
 from wasm_sections import add_custom_section, without_exports
 
 HERE = Path(__file__).resolve().parent
@@ -30,14 +31,12 @@ INFO_NAME = "plugin.json"
 NAMESPACE = "jeet-plugin-v1"
 ZIG_VERSION = "0.17.1"  # as pinned in pyproject.toml
 
-# C's stack in linear memory lies first, so that running out of it traps and never overwrites data. QuickJS stops at
-# JS_STACK_BYTES with a RangeError; README.md has the figures behind both.
+# C's stack in linear memory lies first, so that running out of it traps and never overwrites data.
 C_STACK_BYTES = 1 << 20
-JS_STACK_BYTES = 256 << 10
 
 FLAGS = ("-target", "wasm32-wasi", "-mexec-model=reactor", "-O3", "-DNDEBUG", "-D_GNU_SOURCE", "-fvisibility=hidden")
-OWN_FLAGS = ("-std=gnu11", "-Wall", "-Wextra", "-Werror", f"-DJEET_JS_STACK_BYTES={JS_STACK_BYTES}", "-Iquickjs")
-THIRD_PARTY_FLAGS = ("-w",)
+OWN_FLAGS = ("-std=gnu11", "-Wall", "-Wextra", "-Werror", f"-DJEET_C_STACK_BYTES={C_STACK_BYTES}", "-Iquickjs")
+THIRD_PARTY_FLAGS = ("-w", "-include", "src/charge.h")
 LINK_FLAGS = ("-nostartfiles", "-Wl,--no-entry", "-Wl,--strip-all", f"-Wl,-z,stack-size={C_STACK_BYTES}")
 THIRD_PARTY_UNITS = ("quickjs.c", "libregexp.c", "libunicode.c", "dtoa.c")
 # initialize-runtime runs the constructors itself, as hosts of Javy plugins call nothing else before it.
@@ -86,7 +85,7 @@ def inputs_hash() -> str:
     for flags in (FLAGS, OWN_FLAGS, THIRD_PARTY_FLAGS, LINK_FLAGS, THIRD_PARTY_UNITS, UNWANTED_EXPORTS):
         digest.update(repr(flags).encode())
     digest.update(f"{NAMESPACE} {ZIG_VERSION} {quickjs_source.SDIST_SHA256}".encode())
-    for path in (*_own_sources(), HERE / "wasm_sections.py"):
+    for path in (*_own_sources(), HERE / "wasm_sections.py", HERE / "stack_charges.py"):
         digest.update(f"{path.name} {hashlib.sha256(_text(path)).hexdigest()}\n".encode())
     return digest.hexdigest()
 
@@ -115,7 +114,7 @@ def _compile(inputs: str) -> bytes:
         except quickjs_source.SourceUnavailable as error:
             raise BuildFailed(str(error)) from error
         for file, content in sources.items():
-            (scratch / "quickjs" / file).write_bytes(content)
+            (scratch / "quickjs" / file).write_bytes(stack_charges.charge(file, content.decode()).encode())
         for path in _own_sources():
             (scratch / "src" / path.name).write_bytes(_text(path))
         # Relative paths only: what the compiler is told is the same on every machine.

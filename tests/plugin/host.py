@@ -116,7 +116,7 @@ class Maker:
         self.module = wasmtime.Module.from_file(self.engine, str(path))
 
     @contextmanager
-    def instance(self, stdin: bytes = b"", memory_bytes: int = -1) -> Iterator[Host]:
+    def instance(self, stdin: bytes = b"", memory_bytes: int = -1, ticks: int | None = None) -> Iterator[Host]:
         with tempfile.TemporaryDirectory(prefix="jeet-plugin-test-") as name:
             folder = Path(name)
             (folder / "in").write_bytes(stdin)
@@ -129,6 +129,8 @@ class Maker:
             store = wasmtime.Store(self.engine)
             store.set_wasi(wasi)
             store.set_limits(memory_size=memory_bytes)
+            if ticks is not None:
+                store.set_epoch_deadline(ticks)
             linker = wasmtime.Linker(self.engine)
             linker.define_wasi()
             host = Host(store, linker.instantiate(store, self.module).exports(store), folder)

@@ -196,6 +196,11 @@ JEET_EXPORT("jeet-memory-limit") void jeet_memory_limit_export(size_t bytes) {
     jeet_memory_set_limit(bytes);
 }
 
+JEET_EXPORT("jeet-host-stack") void jeet_host_stack(size_t bytes) {
+    jeet_enter();
+    jeet_set_host_stack(bytes);
+}
+
 JEET_EXPORT("jeet-memory-used") size_t jeet_memory_used_export(void) { return jeet_memory_used(); }
 
 JEET_EXPORT("jeet-gc") void jeet_gc(void) {

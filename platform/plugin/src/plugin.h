@@ -24,6 +24,7 @@ typedef enum {
 extern JSRuntime *jeet_rt;
 extern JSContext *jeet_ctx;
 void jeet_runtime_start(void);
+void jeet_set_host_stack(size_t bytes);
 void jeet_enter(void); /* first line of every export that runs JavaScript */
 
 /* memory.c: the allocator under QuickJS: counts, limits, and asks for a collection in good time. */

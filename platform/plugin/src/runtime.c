@@ -6,10 +6,14 @@
 
 #include "plugin.h"
 
-/* QuickJS measures the C stack in linear memory (JEET_STACK_BYTES, set by the build); wasm's own stack, which holds what C keeps
- * in registers and locals, grows beside it and is limited by the host. JEET_JS_STACK_BYTES is small enough for both. */
-#ifndef JEET_JS_STACK_BYTES
-#error "the build sets JEET_JS_STACK_BYTES"
+/* QuickJS measures the C stack in linear memory; wasm's own stack, which holds what C keeps in locals, grows beside it and is
+ * limited by the host. Recursion takes at most STACK_RATIO bytes there for each byte here, with a quarter to spare (charge.h,
+ * stack_charges.py), so the limit follows from what the host gives. Until it says, that is wasmtime's default. */
+#define STACK_RATIO 5
+#define HOST_STACK_BYTES (512u * 1024)
+#define SPARE_BYTES (128u * 1024) /* of the C stack: for C functions that do not look at the limit */
+#ifndef JEET_C_STACK_BYTES
+#error "the build sets JEET_C_STACK_BYTES"
 #endif
 
 JSRuntime *jeet_rt;
@@ -34,6 +38,11 @@ static void stop(void) {
     jeet_rt = NULL;
 }
 
+void jeet_set_host_stack(size_t bytes) {
+    size_t limit = bytes / STACK_RATIO, most = JEET_C_STACK_BYTES - SPARE_BYTES;
+    JS_SetMaxStackSize(jeet_rt, limit < most ? limit : most);
+}
+
 void jeet_runtime_start(void) {
     static bool constructed;
     if (!constructed) {
@@ -45,7 +54,7 @@ void jeet_runtime_start(void) {
     jeet_rt = JS_NewRuntime2(&jeet_malloc_functions, NULL);
     if (!jeet_rt) jeet_die("jeet-plugin: no memory for a JavaScript runtime\n");
     jeet_memory_attach(jeet_rt);
-    JS_SetMaxStackSize(jeet_rt, JEET_JS_STACK_BYTES);
+    jeet_set_host_stack(HOST_STACK_BYTES);
     jeet_jobs_install(jeet_rt);
     jeet_ctx = JS_NewContextRaw(jeet_rt);
     if (!jeet_ctx || !add_intrinsics(jeet_ctx)) jeet_die("jeet-plugin: no memory for a JavaScript context\n");
