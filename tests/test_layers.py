@@ -27,7 +27,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "embedded": {"errors", "settings"},
     "testing": {"errors", "sandbox"},
 }
-"""what each part may import of jeet; parts that are not listed are entry points and may import anything but one another"""
+"""what each part may import of jeet; parts that are not listed are entry points and may import all of these"""
 
 
 def imports(path: Path) -> set[str]:
