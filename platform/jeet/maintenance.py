@@ -21,7 +21,6 @@ from jeet.control.leadership import session, wait_for
 from jeet.db.sql import query
 from jeet.settings import Settings
 from jeet.stream import retention
-from jeet.stream import retention
 from jeet.telemetry import logger
 
 if TYPE_CHECKING:
@@ -116,7 +115,9 @@ async def run(settings: Settings, database_url: str, stop: asyncio.Event) -> Non
     async with session(database_url, "jeet-maintenance scheduler") as db:
         scheduler = SchedulerManager(_queries(db))
         for job in jobs(settings):
-            scheduler.schedule(job.name, cron(job.every_s), clean_old=True)(_scheduled(job, settings, database_url))
+            scheduler.schedule(job.name, cron(job.every_s), clean_old=True)(
+                _scheduled(job, settings, database_url, stop)
+            )
         async with asyncio.TaskGroup() as group:
             scheduling = group.create_task(scheduler.run())
             while not await wait_for(stop, 0.5) and not scheduling.done():
@@ -125,9 +126,17 @@ async def run(settings: Settings, database_url: str, stop: asyncio.Event) -> Non
             scheduler.shutdown.set()
 
 
-def _scheduled(job: Job, settings: Settings, database_url: str) -> Callable[[Schedule], Awaitable[None]]:
+def _scheduled(
+    job: Job, settings: Settings, database_url: str, stop: asyncio.Event
+) -> Callable[[Schedule], Awaitable[None]]:
     async def run_job(_schedule: Schedule) -> None:
-        await run_once(job, settings, database_url)
+        # Told to stop, a job is dropped between two of its slices, or with the one at hand: the rest is done next time.
+        working = asyncio.create_task(run_once(job, settings, database_url), name=f"maintenance {job.name}")
+        stopping = asyncio.create_task(stop.wait())
+        await asyncio.wait((working, stopping), return_when=asyncio.FIRST_COMPLETED)
+        for each in (working, stopping):
+            each.cancel()
+        await asyncio.gather(working, stopping, return_exceptions=True)
 
     return run_job
 

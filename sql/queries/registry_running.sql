@@ -1,7 +1,8 @@
--- How far a function has come in running what it is to run: all tasks, those that do not run it yet, and the workers.
+-- How far a function has come in running what it is to run: all tasks, those that do not run it yet, and who could help.
 select count(*)::int as tasks,
        coalesce(array_agg(t.partition order by t.partition) filter (where w.id is null or t.version <> f.version), '{}') as missing,
-       (select count(*)::int from jeet_internal.worker r where r.status = 'running') as workers
+       (select count(*)::int from jeet_internal.worker r where r.status = 'running') as workers,
+       exists (select from jeet_internal.leader l where l.heartbeat_at > clock_timestamp() - interval '5 s') as coordinator
   from jeet_internal.function f
   join jeet_internal.task t on t.function_id = f.id
   left join jeet_internal.worker w on w.id = t.worker_id and w.status = 'running'

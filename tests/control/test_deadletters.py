@@ -14,7 +14,8 @@ from jeet.errors import NotFound, UsageError
 
 COMMIT = """
 select jeet_internal.commit_tasks(array[%(task)s], array[%(epoch)s::bigint], '{}', '{}', '{}', '{}', '{}', '{}',
-    '{}', '{}', '{}', 0, '{}', '{}', '{}', '{}', '{}', '{}', '{}', '{}', '{}', '{}', null, null, %(good)s, %(taken)s, false)
+    '{}', '{}', '{}', 0, '{}', '{}', '{}', '{}', '{}', '{}', '{}', '{}', '{}', '{}', null, null, %(good)s, %(taken)s,
+    false)
 """
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import signal
 import threading
 from collections.abc import Callable
 from datetime import timedelta
@@ -266,3 +267,15 @@ def test_a_task_that_nobody_owns_for_less_than_a_minute_ages_as_usual(db: psycop
     hold = "select jeet_internal.ttl_hold_now(t, t.unowned_since + %s::interval) from jeet_internal.task t"
     assert db.execute(hold, ("59 seconds",)).fetchone() == (timedelta(0),)
     assert db.execute(hold, ("90 seconds",)).fetchone() == (timedelta(seconds=30),)
+
+
+def test_a_coordinator_that_is_told_to_stop_does_not_wait_for_a_long_sweep(
+    database_url: str, db: psycopg.Connection
+) -> None:
+    owned(db)
+    put_state(db, 300 * SLICE, "1 minute")
+    with coordinator(database_url, JEET_TTL_SWEEP_S="1") as leader:
+        left = wait_for(lambda: (found := keys(db)) < 300 * SLICE and found, "the sweep has begun")
+        leader.signal(signal.SIGTERM)
+        assert leader.process.wait(10) == 0
+        assert 0 < keys(db) <= left

@@ -238,6 +238,8 @@ def _running(progress: Progress) -> str:
         return f"{progress.tasks} of {progress.tasks} tasks run it"
     if progress.workers == 0:
         return "no worker is running: its tasks start when one does (jeet worker)"
+    if not progress.coordinator:
+        return "no coordinator is running: nobody hands its tasks out (jeet coordinator)"
     missing = ", ".join(str(partition) for partition in progress.missing)
     return (
         f"{progress.tasks - len(progress.missing)} of {progress.tasks} tasks run it; not yet: partition"
@@ -246,4 +248,9 @@ def _running(progress: Progress) -> str:
 
 
 def _facts(progress: Progress) -> dict[str, object]:
-    return {"tasks": progress.tasks, "not_running": progress.missing, "workers": progress.workers}
+    return {
+        "tasks": progress.tasks,
+        "not_running": progress.missing,
+        "workers": progress.workers,
+        "coordinator": progress.coordinator,
+    }

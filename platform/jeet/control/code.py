@@ -18,6 +18,10 @@ if TYPE_CHECKING:
     from jeet.sandbox.plugin import Compiled, Plugin
 
 
+MOST_BYTES = 16 * 1024 * 1024
+"""of a file that is looked into at all; what a source may have is less"""
+
+
 @dataclass(frozen=True)
 class Code:
     """A function's code, compiled and read; nothing of it is in the database yet."""
@@ -35,6 +39,8 @@ class Code:
 def read_code(path: Path, plugin: Plugin, flags: Flags) -> Code:
     """Compile a `.js` or `.wasm` in the sandbox, read what it declares, merge that with the flags; else DeployError."""
     try:
+        if path.stat().st_size > MOST_BYTES:
+            raise DeployError(f"{path} has more than {MOST_BYTES} bytes; that is no function")
         data = path.read_bytes()
     except OSError as error:
         raise DeployError(f"{path} cannot be read: {error.strerror}") from error

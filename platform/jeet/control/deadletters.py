@@ -56,6 +56,8 @@ def letters(
     db: psycopg.Connection, function: str | None = None, *, status: str | None = "open", limit: int = 50
 ) -> list[DeadLetter]:
     """The newest dead letters, of one function or all; status None is any."""
+    if limit < 1:
+        raise UsageError(f"--limit must be a whole number above 0, not {limit}")
     found = rows(db, "dlq_list", {"function": function, "status": status, "id": None, "limit": limit})
     if not found and function is not None:
         _check_function(db, function)

@@ -287,7 +287,7 @@ class _Deploy:
             new_version=new_version,
             streams=tuple(self._created),
             status=status,
-            progress=Progress(0, (), 0),
+            progress=Progress(0, (), 0, False),
             notes=tuple(self._notes),
         )
 

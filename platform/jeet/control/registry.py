@@ -29,6 +29,8 @@ class Progress:
     """partitions that do not, yet"""
     workers: int
     """workers that run"""
+    coordinator: bool
+    """one leads"""
 
     @property
     def complete(self) -> bool:
@@ -168,7 +170,7 @@ def wait_until_running(db: psycopg.Connection, function: FunctionId, wait_s: flo
 def _progress(db: psycopg.Connection, function: FunctionId) -> Progress:
     row = one(db, "registry_running", {"function": function})
     assert row is not None
-    return Progress(row["tasks"], tuple(row["missing"]), row["workers"])
+    return Progress(row["tasks"], tuple(row["missing"]), row["workers"], row["coordinator"])
 
 
 def one(db: psycopg.Connection, name: str, values: Mapping[str, object]) -> DictRow | None:
