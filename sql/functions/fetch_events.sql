@@ -37,17 +37,17 @@ begin
         return;
     end if;
 
-    -- Where to stop for the sake of bytes. A size is known without reading a value that is stored out of line, so this
-    -- touches little more than what is read below, however large the events are.
+    -- Where to stop for the sake of bytes. pg_column_size does not read a value that is stored out of line, so this touches
+    -- little more than what is read below, however large the events are. It counts up to 4 bytes a value too much.
     if v_weigh then
         execute format($sql$
             select array_agg(coalesce(cut.until, w.until) order by w.n)
               from unnest($1, $2, $3, $4) with ordinality w (partition, start, until, most, n)
-             cross join lateral (select sum(octet_length(value::text)) as bytes from jeet_internal.event
+             cross join lateral (select sum(pg_column_size(value)) as bytes from jeet_internal.event
                                   where stream_id = %1$s and partition = w.partition and "offset" >= w.start and "offset" < w.until
                                     and "offset" >= %2$s and "offset" < %3$s) whole
              cross join lateral (select min("offset") as until
-                                   from (select "offset", sum(octet_length(value::text)) over (order by "offset") as bytes from jeet_internal.event
+                                   from (select "offset", sum(pg_column_size(value)) over (order by "offset") as bytes from jeet_internal.event
                                           where stream_id = %1$s and partition = w.partition and "offset" >= w.start and "offset" < w.until
                                             and "offset" >= %2$s and "offset" < %3$s and whole.bytes > w.most) running
                                   where running.bytes > w.most and "offset" > w.start) cut$sql$,
