@@ -13,8 +13,8 @@ import logging
 import os
 import tempfile
 import threading
-from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+import time
+from contextlib import suppress
 from importlib.metadata import version
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -29,6 +29,7 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 TICK_S = 0.01
+_IDLE_TICKS = 200
 # Above what QuickJS's own limit (256 KiB of its stack in the plugins seen) needs of native stack, and well below a
 # thread's 8 MiB: deep recursion is then an error in JavaScript, not a trap.
 WASM_STACK_BYTES = 2 * 1024 * 1024
@@ -50,6 +51,7 @@ class Engine:
         self._plugin_lock = threading.Lock()
         self._running = 0
         self._wake = threading.Condition()
+        self._parked = False
         self._closed = False
         self._ticker = threading.Thread(target=self._tick, name="jeet-epoch", daemon=True)
         self._ticker.start()
@@ -72,27 +74,33 @@ class Engine:
                 known = self._plugins[wanted] = Plugin(self, wanted)
             return known
 
-    @contextmanager
-    def running(self) -> Iterator[None]:
-        """While this is entered, epochs move."""
+    def enter(self) -> None:
+        """A guest is about to run: epochs move from now on, until leave()."""
         with self._wake:
             self._running += 1
-            if self._running == 1:
+            if self._parked:
                 self._wake.notify()
-        try:
-            yield
-        finally:
-            with self._wake:
-                self._running -= 1
+
+    def leave(self) -> None:
+        """The guest has come back."""
+        with self._wake:
+            self._running -= 1
 
     def _tick(self) -> None:
+        idle = 0
         while True:
+            time.sleep(TICK_S)
             with self._wake:
-                while self._running == 0 and not self._closed:
-                    self._wake.wait()
+                idle = 0 if self._running else idle + 1
+                # Parks only after a while, as waking up a thread costs more than many ticks.
+                if idle > _IDLE_TICKS:
+                    self._parked = True
+                    while self._running == 0 and not self._closed:
+                        self._wake.wait()
+                    self._parked = False
+                    idle = 0
                 if self._closed:
                     return
-                self._wake.wait(TICK_S)
             self.wasm.increment_epoch()
 
     def module(self, wasm: bytes) -> wasmtime.Module:

@@ -61,7 +61,6 @@ class Machine:
         self._stopped: tuple[TrapKind, str] | None = None
         self._clock: Callable[[], float] = lambda: time.time() * 1000.0
         self._budget = BOOT_BUDGET
-        self._host_depth = 0
         self._host_cpu = 0.0
         self._host_since = 0.0
         self._watch: list[float] = [0.0] * 5
@@ -190,12 +189,15 @@ class Machine:
                 self._shared_at = 0
             self.give(b'{"now":%.3f,"shared":%s}' % (self._clock(), b"true" if seen else b"false"))
             return True
+        self._enter_host()
         try:
             reply = self.on_frame(op, payload)
         except Exception as error:  # noqa: BLE001  whatever the reader raised leaves run() as it is
             self.host_error = error
             self._halt()
             return False
+        finally:
+            self._leave_host()
         if self._violation is not None:
             return False
         if reply is not None:
@@ -239,17 +241,13 @@ class Machine:
     def now_ns(self) -> int:
         return int(self._clock() * 1e6)
 
-    def enter_host(self) -> None:
-        self._host_depth += 1
-        if self._host_depth == 1:
-            self._host_since = time.thread_time()
-            self._count_wait(guest=True)
+    def _enter_host(self) -> None:
+        self._host_since = time.thread_time()
+        self._count_wait()
 
-    def leave_host(self) -> None:
-        self._host_depth -= 1
-        if self._host_depth == 0:
-            self._host_cpu += time.thread_time() - self._host_since
-            self._count_wait(guest=False)
+    def _leave_host(self) -> None:
+        self._host_cpu += time.thread_time() - self._host_since
+        self._count_wait()
 
     def _start_watch(self, budget: Budget) -> None:
         self._budget = budget
@@ -262,8 +260,7 @@ class Machine:
     def _guest_cpu(self) -> float:
         return time.thread_time() - self._host_cpu
 
-    def _count_wait(self, *, guest: bool) -> None:
-        del guest
+    def _count_wait(self) -> None:
         watch = self._watch
         now = time.monotonic()
         watch[2] += min(now - watch[3], _LONGEST_WAIT_COUNTED_S)
@@ -274,7 +271,7 @@ class Machine:
         if self.host_error is not None or self._violation is not None:
             return False
         watch, budget = self._watch, self._budget
-        self._count_wait(guest=True)
+        self._count_wait()
         cpu = self._guest_cpu()
         event = self.word(PROGRESS)
         if event != watch[0]:
@@ -327,12 +324,11 @@ class _Entered:
         machine = self._machine
         self._outer = wasi.current.guest
         wasi.current.guest = machine
-        self._running = machine._engine.running()
-        self._running.__enter__()
+        machine._engine.enter()
         machine._start_watch(self._budget)
 
     def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
-        self._running.__exit__(None, None, None)
+        self._machine._engine.leave()
         wasi.current.guest = self._outer
         if isinstance(error, wasmtime.WasmtimeError | wasmtime.Trap):
             raise self._machine.trap(error) from error

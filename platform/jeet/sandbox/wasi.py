@@ -27,8 +27,6 @@ class Guest(Protocol):
     def take_input(self, most: int) -> bytes: ...
     def give_output(self, fd: int, data: bytes, pointer: int) -> bool: ...
     def now_ns(self) -> int: ...
-    def enter_host(self) -> None: ...
-    def leave_host(self) -> None: ...
 
 
 class Current(threading.local):
@@ -146,12 +144,9 @@ def _define(linker: wasmtime.Linker, name: str, kind: FuncType) -> None:
         guest = current.guest
         if guest is None:
             return NOSYS
-        guest.enter_host()
         try:
             return function(guest, *arguments)
         except (IndexError, struct.error):
             return FAULT
-        finally:
-            guest.leave_host()
 
     linker.define_func(MODULE, name, kind, call)

@@ -6,7 +6,7 @@
 // ordinary code assigns: they become accessors whose setter defines an own property on the receiver.
 
 const { stringify, parse } = JSON;
-const { freeze, defineProperty, getOwnPropertyDescriptor, getPrototypeOf, setPrototypeOf, create, keys: keysOf } = Object;
+const { freeze, defineProperty, getOwnPropertyDescriptor, getPrototypeOf, setPrototypeOf, create, keys: keysOf, hasOwn } = Object;
 const { isArray } = Array;
 const { ownKeys, apply } = Reflect;
 const { floor } = Math;
@@ -50,26 +50,25 @@ function forgiveAssignment(prototype) {
   }
 }
 
-// Freezes all that can be reached from the roots: values, accessors and prototypes.
-function freezeAll(roots) {
+// Freezes all objects and constructors that can be reached from the roots. Methods themselves are left alone: nobody
+// looks at properties of theirs.
+function freezeAll(waiting) {
   const seen = new Set();
-  const waiting = roots;
   while (waiting.length > 0) {
     const object = waiting.pop();
-    if (object === null || (typeof object !== 'object' && typeof object !== 'function') || seen.has(object)) continue;
+    if (seen.has(object)) continue;
     seen.add(object);
     if (typeof object === 'object' || object === Function.prototype) forgiveAssignment(object);
     freeze(object);
-    waiting.push(getPrototypeOf(object));
+    addToFreeze(waiting, getPrototypeOf(object));
     const names = ownKeys(object);
-    for (let i = 0; i < names.length; i++) {
-      const own = getOwnPropertyDescriptor(object, names[i]);
-      if ('value' in own) {
-        waiting.push(own.value);
-      } else {
-        waiting.push(own.get, own.set);
-      }
-    }
+    for (let i = 0; i < names.length; i++) addToFreeze(waiting, getOwnPropertyDescriptor(object, names[i]).value);
+  }
+}
+
+function addToFreeze(waiting, value) {
+  if (typeof value === 'function' ? hasOwn(value, 'prototype') || value === Function.prototype : typeof value === 'object' && value !== null) {
+    waiting.push(value);
   }
 }
 
@@ -93,8 +92,8 @@ function freezeIntrinsics() {
   const roots = hiddenIntrinsics();
   const names = ownKeys(globalThis);
   for (let i = 0; i < names.length; i++) {
-    const own = getOwnPropertyDescriptor(globalThis, names[i]);
-    if ('value' in own && own.value !== globalThis) roots.push(own.value);
+    const { value } = getOwnPropertyDescriptor(globalThis, names[i]);
+    if (value !== globalThis) addToFreeze(roots, value);
   }
   freezeAll(roots);
 }

@@ -35,10 +35,7 @@ function writeAll(bytes) {
 
 function beginFrame(op, length) {
   frame[2] = op;
-  frame[4] = length & 255;
-  frame[5] = (length >>> 8) & 255;
-  frame[6] = (length >>> 16) & 255;
-  frame[7] = (length >>> 24) & 255;
+  putU32(frame, 4, length);
   writeAll(frame);
 }
 
@@ -47,21 +44,41 @@ function send(op, bytes) {
   if (bytes.length > 0) writeAll(bytes);
 }
 
+function putU32(bytes, at, value) {
+  bytes[at] = value & 255;
+  bytes[at + 1] = (value >>> 8) & 255;
+  bytes[at + 2] = (value >>> 16) & 255;
+  bytes[at + 3] = (value >>> 24) & 255;
+}
+
+const SENT_AT_ONCE = 262144; // a write costs more than copying this much
+
 function sendSections(op, sections) {
   const encoded = [];
-  let length = 4 + 4 * sections.length;
+  const start = 4 + 4 * sections.length;
+  let length = start;
   for (let i = 0; i < sections.length; i++) {
     const part = sections[i];
     const bytes = typeof part === 'string' ? encoder.encode(part) : part;
     encoded.push(bytes);
     length += bytes.length;
   }
-  const lengths = new Uint32Array(1 + sections.length);
-  lengths[0] = sections.length;
-  for (let i = 0; i < encoded.length; i++) lengths[i + 1] = encoded[i].length;
-  beginFrame(op, length);
-  writeAll(new Uint8Array(lengths.buffer));
-  for (let i = 0; i < encoded.length; i++) if (encoded[i].length > 0) writeAll(encoded[i]);
+  const whole = length <= SENT_AT_ONCE;
+  const message = new Uint8Array(8 + (whole ? length : start));
+  message[1] = 0x4a;
+  message[2] = op;
+  putU32(message, 4, length);
+  putU32(message, 8, sections.length);
+  let at = 8 + start;
+  for (let i = 0; i < encoded.length; i++) {
+    putU32(message, 12 + 4 * i, encoded[i].length);
+    if (whole) {
+      message.set(encoded[i], at);
+      at += encoded[i].length;
+    }
+  }
+  writeAll(message);
+  if (!whole) for (let i = 0; i < encoded.length; i++) if (encoded[i].length > 0) writeAll(encoded[i]);
 }
 
 function u32(bytes, at) {
