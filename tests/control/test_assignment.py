@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from jeet.control.assignment import Runnable, assign, moves, relieve
@@ -104,7 +104,6 @@ def test_heavy_tasks_without_an_owner_go_to_different_workers() -> None:
 
 
 @given(clusters())
-@settings(max_examples=300)
 def test_relief_lowers_the_load_of_the_busiest_keeps_counts_even_and_comes_to_an_end(cluster) -> None:
     tasks, workers, current = cluster
     if not workers:

@@ -10,7 +10,7 @@ import pytest
 
 from control.actors import HandWorker, coordinator, make_function, shares, wait_for, workers
 from control.conftest import SEED_JS, Deploy
-from jeet.control import lifecycle
+from jeet.control import change, lifecycle
 from jeet.errors import RetryLater
 
 COMMIT = """
@@ -104,7 +104,10 @@ def test_a_commit_that_is_under_way_is_let_finish_and_counts(database_url: str, 
     assert db.execute("select crashes, epoch from jeet_internal.task").fetchone() == (5, 1)
 
 
-def test_a_change_gives_way_to_another_one_that_does_not_end(database_url: str, db: psycopg.Connection) -> None:
+def test_a_change_gives_way_to_another_one_that_does_not_end(
+    database_url: str, db: psycopg.Connection, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(change, "LOCK_TIMEOUT_S", 0.3)
     from jeet.db.keys import CHANGE_LOCK
 
     make_function(db, "f", 1)

@@ -273,9 +273,9 @@ def test_a_coordinator_that_is_told_to_stop_does_not_wait_for_a_long_sweep(
     database_url: str, db: psycopg.Connection
 ) -> None:
     owned(db)
-    put_state(db, 300 * SLICE, "1 minute")
+    put_state(db, 100 * SLICE, "1 minute")
     with coordinator(database_url, JEET_TTL_SWEEP_S="1") as leader:
-        left = wait_for(lambda: (found := keys(db)) < 300 * SLICE and found, "the sweep has begun")
+        left = wait_for(lambda: (found := keys(db)) < 100 * SLICE and found, "the sweep has begun")
         leader.signal(signal.SIGTERM)
         assert leader.process.wait(10) == 0
         assert 0 < keys(db) <= left

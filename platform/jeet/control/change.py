@@ -23,6 +23,8 @@ from jeet.telemetry import logger
 
 log = logger(__name__)
 
+LOCK_TIMEOUT_S = 5.0
+"""how long a change waits for another change, and for anything else that it needs"""
 PATIENCE_S = 0.2
 """how long a stalled worker may sit on a task's row"""
 PATIENCE_WITH_OTHERS_S = 1.0
@@ -34,7 +36,7 @@ def change(db: psycopg.Connection) -> Iterator[None]:
     """A transaction in which functions may be changed. `db` is in autocommit mode."""
     try:
         with db.transaction():
-            db.execute(query("control_settings"), {"lock_timeout": "5s"})
+            db.execute(query("control_settings"), {"lock_timeout": f"{LOCK_TIMEOUT_S * 1000:.0f}ms"})
             db.execute(query("control_lock"), {"class": CHANGE_LOCK[0], "number": CHANGE_LOCK[1]})
             yield
     except (errors.LockNotAvailable, errors.DeadlockDetected, errors.SerializationFailure) as error:
