@@ -5,7 +5,7 @@ SHELL := /bin/bash
 VENV := $(shell .ci/setup --where)
 RUN := PATH="$(VENV)/bin:$$PATH"
 
-.PHONY: help setup demo test torture bench lint format clean
+.PHONY: help setup demo test torture bench lint format docs clean
 help:
 	@sed -n '1,3s/^# //p' Makefile
 
@@ -32,6 +32,9 @@ lint: setup
 format: setup
 	@$(RUN) ruff check --fix .
 	@$(RUN) ruff format .
+
+docs: setup
+	@$(RUN) python docs/generate.py
 
 clean:
 	rm -rf "$(VENV)" build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis

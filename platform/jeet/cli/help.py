@@ -21,7 +21,7 @@ def overview(groups: Sequence[tuple[str, type[Group]]]) -> str:
         "usage: jeet COMMAND [ARGUMENTS] [--FLAGS]       jeet COMMAND --help tells more",
     ]
     for prefix, group in groups:
-        lines += ["", f"{_heading(group)}:"]
+        lines += ["", f"{heading(group)}:"]
         lines += _listing(group, prefix)
     lines += [
         "",
@@ -32,7 +32,7 @@ def overview(groups: Sequence[tuple[str, type[Group]]]) -> str:
 
 def group_page(name: str, group: type[Group]) -> str:
     """What `jeet dlq --help` prints."""
-    return "\n".join([f"{_heading(group)}", "", f"usage: jeet {name} COMMAND …", "", *_listing(group, f"{name} ")])
+    return "\n".join([f"{heading(group)}", "", f"usage: jeet {name} COMMAND …", "", *_listing(group, f"{name} ")])
 
 
 def command_page(name: str, command: Callable[..., Any]) -> str:
@@ -81,7 +81,7 @@ def _entry(left: str, width: int, right: str) -> list[str]:
     return [(lead + wrapped[0]).rstrip(), *(" " * (width + 4) + line for line in wrapped[1:])]
 
 
-def _heading(group: type[Group]) -> str:
+def heading(group: type[Group]) -> str:
     return (inspect.getdoc(group) or group.__name__).partition("\n")[0].rstrip(".")
 
 
@@ -89,7 +89,7 @@ def _typed(parameter: Parameter) -> str:
     if not parameter.flag:
         return parameter.typed
     if parameter.kind is bool:
-        return parameter.typed
+        return parameter.typed if parameter.default is False else f"--[no_]{parameter.typed.removeprefix('--')}"
     if get_origin(parameter.kind) is Literal:
         return f"{parameter.typed}={'|'.join(str(choice) for choice in get_args(parameter.kind))}"
     name = {int: "N", float: "N"}.get(parameter.kind, parameter.name.rstrip("_").upper())
@@ -97,7 +97,7 @@ def _typed(parameter: Parameter) -> str:
 
 
 def _described(parameter: Parameter) -> str:
-    if parameter.required or parameter.default in (None, False, ""):
+    if parameter.required or parameter.kind is bool or parameter.default in (None, ""):
         return parameter.help
     return f"{parameter.help} (default {parameter.default})"
 

@@ -66,7 +66,7 @@ def _run(argv: list[str]) -> int:
     from jeet.cli import help as help_pages
 
     if not argv or argv[0] in ("--help", "-h", "help"):
-        print(help_pages.overview(_headed_groups()) if len(argv) < 2 else _page(argv[1:]))
+        print(help_pages.overview(headed_groups()) if len(argv) < 2 else _page(argv[1:]))
         return 0
     if argv[0] in ("--version", "-V", "version"):
         from importlib.metadata import version
@@ -208,7 +208,7 @@ def _all_groups() -> list[type[Group]]:
     return [_load(where) for where in GROUPS]
 
 
-def _headed_groups() -> list[tuple[str, type[Group]]]:
+def headed_groups() -> list[tuple[str, type[Group]]]:
     """All groups with the word that their commands begin with, in the order of the overview."""
     plain = [("", group) for group in _all_groups()]
     nested = [(f"{word} ", _load(where)) for word, where in NESTED.items()]

@@ -1,0 +1,111 @@
+"""Writes the parts of the docs that the code knows best: commands, settings, limits, views. `make docs` runs it.
+
+A test compares the result with the files, so that they never tell what is not so.
+"""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Callable
+from dataclasses import fields
+from itertools import pairwise
+from pathlib import Path
+
+from jeet.cli import help as pages
+from jeet.cli.command import is_command
+from jeet.cli.main import headed_groups
+from jeet.db.sql import sql_root
+from jeet.sandbox.limits import TABLE
+from jeet.settings import Settings
+
+HERE = Path(__file__).resolve().parent
+
+
+def commands() -> str:
+    """Every command's help page, by noun."""
+    parts = ["# Commands", "", "Made from `jeet COMMAND --help`.", ""]
+    for prefix, group in headed_groups():
+        parts += [f"## {pages.heading(group)}", ""]
+        for name, member in vars(group).items():
+            if is_command(member):
+                title = prefix + name.rstrip("_")
+                parts += [f"### jeet {title}", "", "```text", pages.command_page(title, member), "```", ""]
+    parts += [
+        "## For all commands",
+        "",
+        "`--json` prints JSON: a list as an array of objects, one thing as an object, a stream of things as one object",
+        "a line. Arguments stay the text that was typed: a stream may be called `1e5` or `None`. What follows `--` is never",
+        "taken for a flag. Results go to stdout, everything else to stderr. Exit codes: 0; 1 for an error, which is one line",
+        "on stderr; 130 after Ctrl-C.",
+        "",
+    ]
+    return "\n".join(parts)
+
+
+def settings() -> str:
+    """A table of all settings with their defaults."""
+    tree = ast.parse((sql_root().parent / "platform" / "jeet" / "settings.py").read_text())
+    (body,) = [node.body for node in tree.body if isinstance(node, ast.ClassDef) and node.name == "Settings"]
+    told: dict[str, str] = {}
+    for field, comment in pairwise(body):
+        if isinstance(field, ast.AnnAssign) and isinstance(comment, ast.Expr) and isinstance(field.target, ast.Name):
+            told[field.target.id] = str(ast.literal_eval(comment.value))
+    special = {"home": "`~/.jeet`; for root `/var/lib/jeet`", "lanes": "the number of CPUs, at least 2"}
+    rows = ["| variable | default | meaning |", "| --- | --- | --- |"]
+    for spec in fields(Settings):
+        default = special.get(spec.name) or ("" if spec.default is None else f"{spec.default}")
+        rows.append(f"| `JEET_{spec.name.upper()}` | {default} | {told[spec.name]} |")
+    return "\n".join(rows)
+
+
+def limits() -> str:
+    """A table of the limits on what goes into and comes out of a function."""
+    rows = ["| limit | default | bounds |", "| --- | --- | --- |"]
+    rows += [f"| `{limit.name}` | {limit.default:,} {limit.unit} | {limit.what} |" for limit in TABLE]
+    return "\n".join(rows)
+
+
+def views() -> str:
+    """Each view with its columns, as their comments in the database say."""
+    parts = []
+    for path in sorted((sql_root() / "views").glob("*.sql")):
+        text = path.read_text()
+        (about,) = re.findall(r"comment on view jeet\.\w+ is '((?:[^']|'')*)';", text)
+        columns = re.findall(r"comment on column jeet\.\w+\.\"?(\w+)\"? is '((?:[^']|'')*)';", text)
+        parts += [
+            f"### jeet.{path.stem}",
+            "",
+            f"{about.replace(_QUOTE * 2, _QUOTE)}.",
+            "",
+            "| column | |",
+            "| --- | --- |",
+        ]
+        parts += [f"| `{name}` | {meaning.replace(_QUOTE * 2, _QUOTE)} |" for name, meaning in columns]
+        parts.append("")
+    return "\n".join(parts).rstrip()
+
+
+_QUOTE = "'"
+SECTIONS: dict[str, tuple[str, Callable[[], str]]] = {
+    "settings": ("operations.md", settings),
+    "limits": ("javascript.md", limits),
+    "views": ("sql.md", views),
+}
+
+
+def generated() -> dict[str, str]:
+    """File name → what it should hold."""
+    result = {"cli.md": commands()}
+    for name, (file, make) in SECTIONS.items():
+        text = result.get(file) or (HERE / file).read_text()
+        pattern = re.compile(rf"(<!-- {name} -->\n).*?(<!-- /{name} -->)", re.DOTALL)
+        if not pattern.search(text):
+            raise SystemExit(f"docs/{file} has no section {name}")
+        result[file] = pattern.sub(lambda match, make=make: f"{match[1]}{make()}\n{match[2]}", text)
+    return result
+
+
+if __name__ == "__main__":
+    for file, text in generated().items():
+        (HERE / file).write_text(text)
