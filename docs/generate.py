@@ -34,10 +34,10 @@ def commands() -> str:
     parts += [
         "## For all commands",
         "",
-        "`--json` prints JSON: a list as an array of objects, one thing as an object, a stream of things as one object",
-        "a line. Arguments stay the text that was typed: a stream may be called `1e5` or `None`. What follows `--` is never",
-        "taken for a flag. Results go to stdout, everything else to stderr. Exit codes: 0; 1 for an error, which is one line",
-        "on stderr; 130 after Ctrl-C.",
+        "`--json` prints JSON: a list as an array of objects, one thing as an object, many as one object a line.",
+        "Arguments stay the text that was typed: a stream may be called `1e5` or `None`. What follows `--` is never",
+        "taken for a flag. Results go to stdout, all else to stderr. Exit codes: 0; 1 for an error, which is one line on",
+        "stderr; 130 after Ctrl-C.",
         "",
     ]
     return "\n".join(parts)

@@ -59,7 +59,9 @@ def migrate(database_url: str) -> Migrated:
         with db.transaction():
             db.execute("select pg_advisory_xact_lock(%s, %s)", MIGRATION_LOCK)
             db.execute((sql_root() / "bootstrap.sql").read_bytes())
-            known = {row[0]: row[1] for row in db.execute("select name, digest from jeet_internal.migration").fetchall()}
+            known = {
+                row[0]: row[1] for row in db.execute("select name, digest from jeet_internal.migration").fetchall()
+            }
             applied = _apply_migrations(db, known)
             refreshed = _refresh_functions(db, known)
             # Always: a role that was missing last time may exist now.
@@ -77,7 +79,9 @@ def _apply_migrations(db: psycopg.Connection, known: dict[str, str]) -> list[str
     files = _files("migrations")
     newer = sorted(name for name in known if name[0].isdigit() and name not in {path.stem for path in files})
     if newer:
-        raise SchemaMismatch(f"the database has migration {newer[-1]}, which this version of Jeet does not know; upgrade Jeet")
+        raise SchemaMismatch(
+            f"the database has migration {newer[-1]}, which this version of Jeet does not know; upgrade Jeet"
+        )
     applied = []
     for path in files:
         digest = _digest([path])
@@ -86,7 +90,9 @@ def _apply_migrations(db: psycopg.Connection, known: dict[str, str]) -> list[str
             db.execute("insert into jeet_internal.migration (name, digest) values (%s, %s)", (path.stem, digest))
             applied.append(path.stem)
         elif known[path.stem] != digest:
-            raise SchemaMismatch(f"migration {path.stem} differs from the one this database was made with; reinstall Jeet")
+            raise SchemaMismatch(
+                f"migration {path.stem} differs from the one this database was made with; reinstall Jeet"
+            )
     return applied
 
 
