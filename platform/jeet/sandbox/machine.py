@@ -41,6 +41,8 @@ class Budget:
 
 
 BOOT_BUDGET = Budget(cpu_s=5.0, wall_s=30.0)
+MODULE_BUDGET = Budget(cpu_s=1.0, wall_s=10.0)
+"""for the top level of a user's module"""
 
 
 class Machine:

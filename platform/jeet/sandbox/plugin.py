@@ -24,7 +24,7 @@ from jeet.sandbox.describe import Description, emits_of
 from jeet.sandbox.engine import Engine
 from jeet.sandbox.instance import DriverRefused, Instance, ask_driver
 from jeet.sandbox.limits import Limits
-from jeet.sandbox.machine import BOOT_BUDGET, OP_ANSWER, Budget, Machine
+from jeet.sandbox.machine import BOOT_BUDGET, MODULE_BUDGET, OP_ANSWER, Budget, Machine
 from jeet.sandbox.module import CALL_SOURCE, DRIVER_FIRST_LINE, driver_source, read_bytecode, write_dynamic_module
 from jeet.sandbox.schema import check_schema
 from jeet.sandbox.source import Source, read_source
@@ -233,27 +233,27 @@ class Plugin:
 
     def _boot(self, machine: Machine, compiled: Compiled, spec: InstanceSpec) -> None:
         try:
-            self._evaluate(machine, self._driver)
+            self._evaluate(machine, self._driver, BOOT_BUDGET)
         except ModuleFailed as failed:
             raise PluginError(f"{self.path} cannot run Jeet's own code: {failed.error}") from failed
         ask_driver(machine, self, BOOT_BUDGET, b"open", _open_message(spec, compiled))
         machine.on_frame = _nothing_yet(machine)
         try:
-            self._evaluate(machine, compiled.bytecode)
+            self._evaluate(machine, compiled.bytecode, MODULE_BUDGET)
         except ModuleFailed as failed:
             raise DriverRefused(failed.error, failed.stack) from None
 
-    def _evaluate(self, machine: Machine, bytecode: bytes) -> None:
+    def _evaluate(self, machine: Machine, bytecode: bytes, budget: Budget) -> None:
         """Evaluate a module; ModuleFailed if it threw."""
         if self.has_extras:
             pointer = machine.place(bytecode)
-            status = machine.call("jeet-eval-module", pointer, len(bytecode))
+            status = machine.call("jeet-eval-module", pointer, len(bytecode), budget=budget)
             machine.call("cabi_realloc", pointer, len(bytecode), 1, 0)
             if status != 0:
                 raise _module_failed(_last_error(machine))
         else:
             try:
-                self._invoke(machine, bytecode, BOOT_BUDGET)
+                self._invoke(machine, bytecode, budget)
             except GuestTrap as trap:
                 if trap.kind == "abort":
                     raise _module_failed(str(trap).removeprefix("the JavaScript engine aborted: ")) from None
@@ -410,6 +410,7 @@ def _open_message(spec: InstanceSpec, compiled: Compiled) -> bytes:
             "limits": spec.limits.as_dict(),
             "cache_entries": spec.cache_entries,
             "cache_bytes": spec.cache_bytes,
+            "rewritten": compiled.source is not None,
             "settle": compiled.source is None or compiled.source.may_wait,
         }
     ).encode()

@@ -16,11 +16,14 @@ from tree_sitter import Language, Node, Parser
 
 from jeet.errors import DeployError
 
-DEFAULT_NAME = "__jeet_default"
+DEFAULT_NAME = "__jeet_d"  # `const __jeet_d=` is as long as `export default `
 ENTRY_NAME = "__jeet"
 _MAY_WAIT = re.compile(
     rb"\b(?:async|await|Promise|queueMicrotask|eval|Function|constructor|fromAsync|globalThis|Reflect|import)\b|\[\s*['\"`]|\\u"
 )
+
+
+Edit = tuple[int, int, bytes]
 
 
 @dataclass(frozen=True)
@@ -65,7 +68,7 @@ def read_source(source: str, filename: str, source_bytes: int) -> Source:
     if data.startswith(b"\xef\xbb\xbf"):
         data = b"   " + data[3:]
     root = _parser().parse(data).root_node
-    text = bytearray(data)
+    edits: list[Edit] = []
     exports: dict[str, str] = {}
     lints: list[Lint] = []
     for node in root.named_children:
@@ -74,14 +77,14 @@ def read_source(source: str, filename: str, source_bytes: int) -> Source:
                 filename, node, "import is not available: put what you need into this one file (a bundler does)"
             )
         if node.type == "export_statement":
-            _rewrite_export(filename, node, text, exports)
+            _rewrite_export(filename, node, edits, exports)
         lints.extend(_mutable_variables(node))
     emits: dict[str, None] = {}
     collections: dict[str, None] = {}
     for node in _walk(root):
         _look_at(filename, node, emits, collections)
     handed = ", ".join(f"{_quoted(name)}: {local}" for name, local in exports.items())
-    rewritten = bytes(text) + f"\n;{ENTRY_NAME}({{ __proto__: null, {handed} }});\n".encode()
+    rewritten = _apply(data, edits) + f"\n;{ENTRY_NAME}({{ __proto__: null, {handed} }});\n".encode()
     return Source(
         filename=filename,
         text=rewritten.decode(),
@@ -92,7 +95,7 @@ def read_source(source: str, filename: str, source_bytes: int) -> Source:
     )
 
 
-def _rewrite_export(filename: str, node: Node, text: bytearray, exports: dict[str, str]) -> None:
+def _rewrite_export(filename: str, node: Node, edits: list[Edit], exports: dict[str, str]) -> None:
     if node.child_by_field_name("source") is not None:
         raise _refusal(filename, node, "export … from is not available: put what you need into this one file")
     is_default = any(child.type == "default" for child in node.children)
@@ -104,14 +107,14 @@ def _rewrite_export(filename: str, node: Node, text: bytearray, exports: dict[st
             raise _refusal(filename, node, "this form of export default cannot be deployed: export a function")
         name = target.child_by_field_name("name") if declaration is not None else None
         if name is not None:
-            _blank(text, node.start_byte, target.start_byte)
+            edits.append((node.start_byte, target.start_byte, b""))
             exports["default"] = _text(name)
         else:
-            _replace_head(text, node.start_byte, target.start_byte, f"const {DEFAULT_NAME}=")
+            edits.append((node.start_byte, target.start_byte, f"const {DEFAULT_NAME}=".encode()))
             exports["default"] = DEFAULT_NAME
         return
     if declaration is not None:
-        _blank(text, node.start_byte, declaration.start_byte)
+        edits.append((node.start_byte, declaration.start_byte, b""))
         for name_node in _declared_names(filename, declaration):
             exports[_text(name_node)] = _text(name_node)
         return
@@ -130,8 +133,7 @@ def _rewrite_export(filename: str, node: Node, text: bytearray, exports: dict[st
         if local is None or alias is None:
             raise _refusal(filename, specifier, "this export cannot be read")
         exports[_text(alias).strip("'\"")] = _text(local)
-    _blank(text, node.start_byte, node.end_byte)
-    text[node.start_byte : node.start_byte + 1] = b";"
+    edits.append((node.start_byte, node.end_byte, b";"))
 
 
 def _declared_names(filename: str, declaration: Node) -> Iterator[Node]:
@@ -228,22 +230,15 @@ def _text(node: Node) -> str:
     return (node.text or b"").decode("utf-8", "replace")
 
 
-def _blank(text: bytearray, start: int, end: int) -> None:
-    for at in range(start, end):
-        if text[at] not in b"\r\n":
-            text[at] = 0x20
-
-
-def _replace_head(text: bytearray, start: int, end: int, head: str) -> None:
-    """Put `head` in place of a longer or equally long stretch, keeping line ends."""
-    _blank(text, start, end)
-    encoded = head.encode()
-    newline = text.find(b"\n", start, end)
-    room = (newline if newline >= 0 else end) - start
-    if room >= len(encoded):
-        text[start : start + len(encoded)] = encoded
-    else:
-        text[start:start] = encoded  # columns of this line move; lines do not
+def _apply(data: bytes, edits: list[Edit]) -> bytes:
+    """Each edit puts its text in place of a stretch: padded with spaces to its length, line ends kept."""
+    text = bytearray(data)
+    for start, end, head in reversed(edits):
+        kept = bytearray(byte if byte in b"\r\n" else 0x20 for byte in data[start:end])
+        line = len(kept.split(b"\n", 1)[0].rstrip(b"\r"))
+        kept[: min(len(head), line)] = head  # a longer head moves the columns of its line, never lines
+        text[start:end] = kept
+    return bytes(text)
 
 
 def _quoted(name: str) -> str:

@@ -37,6 +37,12 @@ function useExports() {
     useDefault(handler);
   }
   if (nodes.length === 1) {
+    if (!spec.rewritten && native === null) {
+      throw new TypeError(
+        'nothing to run: this plugin does not show the exports of a .wasm, so export default and export const config are' +
+        ' not seen; declare the graph with stream.…, give the settings to deploy, or deploy the .js',
+      );
+    }
     throw new TypeError('nothing to run: call stream.map(…) or another stream operator, or export default a function');
   }
 }
