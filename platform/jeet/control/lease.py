@@ -24,7 +24,7 @@ log = logger(__name__)
 
 PATIENCE_S = 0.2
 """how long a stalled predecessor may sit on a task's row before its backend is ended"""
-_PATIENCE_WITH_OTHERS_S = 1.0
+_PATIENCE_WITH_OTHERS_S = 5.0
 """the same for a backend that is no worker's"""
 
 

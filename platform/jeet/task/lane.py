@@ -11,6 +11,7 @@ the old commit to end, and then reads where it left the checkpoint.
 from __future__ import annotations
 
 import asyncio
+import time
 from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -88,7 +89,11 @@ class Lane:
         self._stir = asyncio.Event()
         self._draining = False
         self._turns = 0
+        self._awake: set[RunningTask] = set()
+        """tasks that may have something to do; the others have run dry"""
         self._spent_s: dict[FunctionId, float] = defaultdict(float)
+        """guests' CPU time by function, counted from that of the function that had used least when it woke"""
+        self._least_spent_s = 0.0
         self._halts: list[tuple[RunningTask, Halt]] = []
         self._writing: asyncio.Task[None] | None = None
         self._reads = DataConnection(settings.database_url, f"jeet-worker fetch {name}", settings.session())
@@ -107,12 +112,8 @@ class Lane:
 
     def add(self, task: RunningTask) -> None:
         """Run a task from now on."""
-        # A function that was idle is not owed the time it did not use.
-        active = [self._spent_s[other.lease.function_id] for other in self.tasks.values()]
-        function = task.lease.function_id
-        self._spent_s[function] = max(self._spent_s[function], min(active, default=0.0))
         self.tasks[task.lease.task_id] = task
-        self._stir.set()
+        self._wake_up(task)
 
     def load(self, function: FunctionId) -> tuple[int, int]:
         """How much there is to do already, for that function and in all: who gives tasks out compares it."""
@@ -123,7 +124,7 @@ class Lane:
         task = self.tasks.get(task_id)
         if task is not None and (task.has_inbox, task.sink_full) != (has_inbox, sink_full):
             task.has_inbox, task.sink_full = has_inbox, sink_full
-            self._stir.set()
+            self._wake_up(task)
 
     async def remove(self, task_id: TaskId) -> None:
         """Stop a task after the batch it is at, which is committed."""
@@ -170,7 +171,15 @@ class Lane:
     def _pick(self) -> list[Turn]:
         """Who runs next: functions that used least time, then who waited longest; no more than one commit carries."""
         now = self._clock.monotonic()
-        ready = [task for task in self.tasks.values() if task.may_run(now)]
+        ready = [task for task in self._awake if task.may_run(now)]
+        self._awake = {task for task in self._awake if now < task.wait_until < float("inf")}.union(ready)
+        if not ready:
+            return []
+        for task in ready:
+            # A function that was idle is not owed the time that it did not use.
+            function = task.lease.function_id
+            self._spent_s[function] = max(self._spent_s[function], self._least_spent_s)
+        self._least_spent_s = min(self._spent_s[task.lease.function_id] for task in ready)
         ready.sort(key=lambda task: (self._spent_s[task.lease.function_id], task.last_turn))
         turns: list[Turn] = []
         room = CYCLE_BATCHES * self._settings.batch_events
@@ -234,6 +243,7 @@ class Lane:
             if ran and self._clock.monotonic() > ends_at:
                 return
             ran = True
+            began_s = time.thread_time()
             try:
                 if task.instance is None:
                     task.instance = task.program.instantiate(task.lease, task.state)
@@ -249,6 +259,7 @@ class Lane:
                 turn.outcome = task.instance.run(batch)
             except Exception as error:  # noqa: BLE001 - whatever it is concerns this batch only, and `settle` judges it
                 turn.outcome = error
+            turn.spent_s = time.thread_time() - began_s
 
     def _settle(self, turns: Sequence[Turn]) -> None:
         now = self._clock.monotonic()
@@ -258,9 +269,8 @@ class Lane:
                 # Whom the cycle had no time for keeps its place: it comes before those who ran.
                 self._turns += 1
                 task.last_turn = self._turns
-            if isinstance(outcome, BatchResult):
-                self._spent_s[task.lease.function_id] += outcome.cpu_s
-            elif outcome is not None and not turn.stale:
+            self._spent_s[task.lease.function_id] += turn.spent_s
+            if outcome is not None and not isinstance(outcome, BatchResult) and not turn.stale:
                 self._tell(turn, outcome)
                 if not isinstance(outcome, SandboxError):
                     self._hold_off(task)
@@ -288,7 +298,7 @@ class Lane:
 
         def found(head: Offset | None) -> None:
             cursor.head = head
-            self._stir.set()
+            self._wake_up(task)
 
         self._wake.dry(task.lease.task_id, cursor.stream, task.lease.partition, cursor.read, found)
 
@@ -304,14 +314,20 @@ class Lane:
         for turn in turns:
             self._close_doomed(turn.task)
             self._let_go_if_quiet(turn.task)
+            self._wake_up(turn.task)
         self._bound_memory()
-        self._stir.set()
 
     async def _rest(self) -> None:
         """Until something changes or somebody's pause is over."""
         now = self._clock.monotonic()
-        pauses = [task.wait_until - now for task in self.tasks.values() if now < task.wait_until < float("inf")]
+        pauses = [task.wait_until - now for task in self._awake if now < task.wait_until < float("inf")]
         await pause(self._stir, min(pauses, default=None))
+
+    def _wake_up(self, task: RunningTask) -> None:
+        """Consider the task when turns are given out."""
+        if not task.dropped and task.lease.task_id in self.tasks:
+            self._awake.add(task)
+        self._stir.set()
 
     # ---- tasks that go ----
 
@@ -336,6 +352,7 @@ class Lane:
         except RetryLater:
             task.wait_until = 0.0  # it runs into the same event again
             self._hold_off(task)
+            self._wake_up(task)
             return
         log.error("task halted", function=task.lease.function, partition=task.lease.partition, reason=halt.reason)
         self._lost(task)
@@ -347,6 +364,7 @@ class Lane:
             self._forget(task)
 
     def _forget(self, task: RunningTask) -> None:
+        self._awake.discard(task)
         self._wake.forget(task.lease.task_id)
         self._close_doomed(task)
         if task.gone is not None and not task.gone.done():

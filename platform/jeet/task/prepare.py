@@ -16,7 +16,7 @@ from jeet.ids import Offset
 from jeet.sandbox.call import BatchInput, Fault
 from jeet.stream.fetch import EventsLost, Fetched, Want, fetch
 from jeet.task.effects import Events
-from jeet.task.running import Halt, RunningTask, Turn
+from jeet.task.running import INBOX_SIZE, Halt, RunningTask, Turn
 
 if TYPE_CHECKING:
     from asyncpg import Connection
@@ -39,11 +39,14 @@ async def prepare(
     for turn in turns:
         if turn.cursor is None:
             await _read_inbox(db, turn, clock)
-        elif not _needs_record(turn) or await _record(db, turn, found):
+        else:
             by_stream[turn.cursor.stream].append(turn)
     for together in by_stream.values():
         await _read_in_order(db, together, max_bytes, clock, found)
     for turn in turns:
+        # Last of all, so that what is on record did run.
+        if turn.events is not None and _needs_record(turn):
+            await _record(db, turn, turn.events, found)
         attempts = turn.task.crashed.get(turn.events.start, 0) if turn.events is not None and turn.alone else 0
         # The first attempt on record may have been that of a whole piece: one alone must have followed.
         if attempts >= max(max_attempts, 2) and turn.cursor is not None:
@@ -59,7 +62,7 @@ def _needs_record(turn: Turn) -> bool:
     return turn.alone or careful.crashed is not None
 
 
-async def _record(db: Connection, turn: Turn, found: Prepared) -> bool:
+async def _record(db: Connection, turn: Turn, events: Events, found: Prepared) -> None:
     task, cursor, careful = turn.task, turn.cursor, turn.task.careful
     assert cursor is not None
     assert careful is not None
@@ -70,13 +73,13 @@ async def _record(db: Connection, turn: Turn, found: Prepared) -> bool:
         task.lease.task_id,
         task.lease.epoch,
         cursor.stream,
-        cursor.read,
-        min(cursor.read + turn.limit, cursor.head if cursor.head is not None else cursor.read + turn.limit),
+        events.start,
+        events.start + events.batch.count,
         attempts,
     )
     if not held:
+        turn.events = None
         found.lost.append(task)
-    return bool(held)
 
 
 async def _read_in_order(db: Connection, turns: Sequence[Turn], max_bytes: int, clock: Clock, found: Prepared) -> None:
@@ -120,10 +123,11 @@ def _batch(turn: Turn, fetched: Fetched, read_at: float) -> BatchInput:
 async def _read_inbox(db: Connection, turn: Turn, clock: Clock) -> None:
     """Redriven events, oldest request first: from the log, or from the dead letter if the log has let go of them."""
     rows = await db.fetch(query("read_inbox"), turn.task.lease.task_id, turn.task.lease.partition, turn.limit)
-    # Events of one input at a time, as offsets name events of one stream.
-    rows = [row for row in rows if row["stream_id"] == rows[0]["stream_id"]]
+    # A batch has one input, whose events its offsets name, and one number of attempts, which its events are told.
+    rows = [row for row in rows if (row["stream_id"], row["attempts"]) == (rows[0]["stream_id"], rows[0]["attempts"])]
     if not rows:
         turn.task.has_inbox = False
+        turn.task.inbox_size = INBOX_SIZE
         return
     headers = [row["headers"] or "null" for row in rows]
     batch = BatchInput(

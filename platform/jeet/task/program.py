@@ -6,6 +6,7 @@ stored source; a version that came as .wasm has none, so it is refused, with the
 
 from __future__ import annotations
 
+import asyncio
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -77,7 +78,7 @@ class Programs:
                 raise CannotRun(f"version {lease.version} of {lease.function} is gone; deploy the function again")
             # Older versions of the stage are not run any more once a newer one is loaded.
             self._known = {known: program for known, program in self._known.items() if known[::2] != key[::2]}
-            self._known[key] = self._program(lease, row)
+            self._known[key] = await asyncio.to_thread(self._program, lease, row)
         return self._known[key]
 
     def _program(self, lease: Lease, row: Record) -> Program:

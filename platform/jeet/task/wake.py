@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 log = logger(__name__)
 
-SHORTEST_POLL_S = 0.005
+SHORTEST_POLL_S = 0.001
 LONGEST_POLL_S = 0.5
 
 Place = tuple[StreamId, Partition]
