@@ -50,7 +50,7 @@ def plugin(request: pytest.FixtureRequest, engine: Engine, tmp_path_factory: pyt
 Local = Callable[..., LocalFunction]
 
 
-@pytest.fixture()
+@pytest.fixture
 def local(plugin: Plugin) -> Iterator[Local]:
     """Makes functions on the plugin at hand and closes them after the test."""
     made: list[LocalFunction] = []
@@ -67,7 +67,7 @@ def local(plugin: Plugin) -> Iterator[Local]:
 Open = Callable[..., Instance]
 
 
-@pytest.fixture()
+@pytest.fixture
 def instances(plugin: Plugin) -> Iterator[Open]:
     """Makes instances on the plugin at hand and closes them after the test."""
     made: list[Instance] = []

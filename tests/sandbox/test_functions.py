@@ -103,7 +103,7 @@ def test_emit_writes_to_declared_streams_only(local: Local) -> None:
 
 
 def test_an_output_key_is_that_of_emit_else_of_the_path_else_of_the_event(instances: Open) -> None:
-    source = "stream.map((e, c) => { c.emit('other', 1); c.emit('keyed', {user: {id: e.n}}, e.k ? {key: e.k} : {}); return {user: {id: e.n}}; })"
+    source = "stream.map((e, c) => { c.emit('other', 1); c.emit('keyed', {user: {id: e.n}}, e.k ? {key: e.k} : {}); return {user: {id: e.n}}; })"  # noqa: E501
     instance = instances(
         source, outputs=(OutputStream("sink", "user.id"), OutputStream("other"), OutputStream("keyed", "user.id"))
     )
@@ -159,7 +159,7 @@ def test_console_lines_are_kept_in_order_with_their_events(local: Local) -> None
 
 
 def test_random_numbers_depend_on_the_place_in_the_log_only(instances: Open) -> None:
-    source = "stream.map(() => [Math.random(), Math.random(), crypto.randomUUID(), [...crypto.getRandomValues(new Uint8Array(3))]])"
+    source = "stream.map(() => [Math.random(), Math.random(), crypto.randomUUID(), [...crypto.getRandomValues(new Uint8Array(3))]])"  # noqa: E501
     whole = values(instances(source).run(batch_of([1, 2, 3], first=10)).outputs[0].values)
     again = instances(source)
     parts = values(again.run(batch_of([1], first=10)).outputs[0].values) + values(

@@ -121,17 +121,17 @@ def test_ordinary_assignments_survive_the_freezing(local: Local) -> None:
       return [String(plain), plain.constructor, plain + 1, String(error), new MyError('m').toString(), `${new Sub()}`, new Sub().greet(), `${new Old()}`,
               new Old() instanceof Base, String(f), List.from([7]).first(), event, Object.keys(plain), [3, 1, 2].sort().map(x => x * 2), 'abc'.replace(/b/, 'x')];
     });
-    """
+    """  # noqa: E501
     run = local(source).feed([{"a": 1}])
     assert run.failures == []
     assert run.values() == [
-        ["mine", "c", 6, "Named: b", "MyError: m", "Sub!", "sub base", "Old!", True, "f!", 7, {"a": 1, "name": "n", "length": 1, "then": 2},
+        ["mine", "c", 6, "Named: b", "MyError: m", "Sub!", "sub base", "Old!", True, "f!", 7, {"a": 1, "name": "n", "length": 1, "then": 2},  # noqa: E501
          ["toString", "constructor", "hasOwnProperty", "valueOf"], [2, 4, 6], "axc"]
     ]  # fmt: skip
 
 
 def test_one_event_cannot_leave_a_trap_in_the_prototypes(local: Local) -> None:
-    source = "stream.map(e => { if (e.bad) { Object.assign({}, JSON.parse('{\"__proto__\": {\"isAdmin\": true}}')).__proto__.x = 1; ({}).__proto__.isAdmin = true; } return ({}).isAdmin ?? 'no'; })"
+    source = "stream.map(e => { if (e.bad) { Object.assign({}, JSON.parse('{\"__proto__\": {\"isAdmin\": true}}')).__proto__.x = 1; ({}).__proto__.isAdmin = true; } return ({}).isAdmin ?? 'no'; })"  # noqa: E501
     run = local(source).feed([{}, {"bad": 1}, {}])
     assert run.values() == ["no", "no"]
 

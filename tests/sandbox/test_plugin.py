@@ -90,8 +90,8 @@ GOOD = write_dynamic_module(b"bytecode", "space")
         (GOOD.replace(b"\x06invoke", b"\x06system"), "imports space.system"),
         (GOOD.replace(b"\x05space\x06memory\x02\x00\x00", b"\x05space\x06memory\x03\x7f\x00"), "imports space.memory"),
         (GOOD + b"\x08\x01\x00", "start function"),
-        (GOOD.replace(b"\x01\x08bytecode", b"\x00\x41\x00\x0b\x08bytecode").replace(b"\x0b\x0b\x01\x00", b"\x0b\x0e\x01\x00"), "active data segment"),
-        (wasmtime.wat2wasm('(module (import "wasi_snapshot_preview1" "fd_write" (func (param i32 i32 i32 i32) (result i32))))'), "only memory, cabi_realloc and invoke"),
+        (GOOD.replace(b"\x01\x08bytecode", b"\x00\x41\x00\x0b\x08bytecode").replace(b"\x0b\x0b\x01\x00", b"\x0b\x0e\x01\x00"), "active data segment"),  # noqa: E501
+        (wasmtime.wat2wasm('(module (import "wasi_snapshot_preview1" "fd_write" (func (param i32 i32 i32 i32) (result i32))))'), "only memory, cabi_realloc and invoke"),  # noqa: E501
         (wasmtime.wat2wasm("(module (func (export \"_start\")))"), "holds no bytecode"),
     ],
 )  # fmt: skip
@@ -194,7 +194,7 @@ def test_the_built_in_plugin_lies_in_the_package() -> None:
 
 
 def test_instances_in_two_threads_do_not_mix(plugin: Plugin) -> None:
-    source = "stream.map(e => { state.n.x = (state.n.x || 0) + e; if (e === 3) throw new Error('three'); return state.n.x; })"
+    source = "stream.map(e => { state.n.x = (state.n.x || 0) + e; if (e === 3) throw new Error('three'); return state.n.x; })"  # noqa: E501
     compiled = plugin.compile(source, "f.js")
     wrong: list[object] = []
 

@@ -60,7 +60,7 @@ def test_what_cannot_be_deployed_is_refused_by_line(source: str, error: str) -> 
 
 
 def test_lines_stay_as_they_are() -> None:
-    source = "export const config = {\n  a: 1\n};\n\nexport default\n  (e) => e;\nexport function g() {}\nexport { g as h,\n  config as c };\n"
+    source = "export const config = {\n  a: 1\n};\n\nexport default\n  (e) => e;\nexport function g() {}\nexport { g as h,\n  config as c };\n"  # noqa: E501
     rewritten = read_source(source, "f.js", 10_000).text.split("\n")
     for number, line in enumerate(source.split("\n")):
         kept = line.replace("export default", "").replace("export ", "").strip()
@@ -80,7 +80,7 @@ def test_every_form_of_export_reaches_the_driver(local: Local) -> None:
         "const c = { x: 1 }; export { c as 'config' }; stream.map(e => e)",
         "export let config = { x: 1 }; stream.map(e => e); // last line without an end",
         "export var config = { x: 1 }, other = 2\nexport class K {}\nexport async function* g() {}\nstream.map(e => e)",
-        "#!/usr/bin/env jeet\nexport const config = { x: 1 }\nexport default class { static x = 1 }.valueOf.call(e => e)".replace(
+        "#!/usr/bin/env jeet\nexport const config = { x: 1 }\nexport default class { static x = 1 }.valueOf.call(e => e)".replace(  # noqa: E501
             "class { static x = 1 }.valueOf.call(e => e)", "(e => e)"
         ),
         "\ufeffexport const config = { x: await Promise.resolve(1) }; export default e => e",
@@ -164,7 +164,7 @@ def test_the_description_is_the_graph_as_a_value(plugin: Plugin) -> None:
     big.map(e => e)
        .to('c');
     big.peek((e, context) => context.emit('a', e) || context.emit('d', e) || state.y.z);
-    """
+    """  # noqa: E501
     described = plugin.describe(plugin.compile(source, "f.js"))
     assert described.config == {
         "source": "in",
@@ -190,5 +190,5 @@ def test_the_description_is_the_graph_as_a_value(plugin: Plugin) -> None:
     ]
     assert described.collections == ("y", "x")
     assert described.lints == (
-        "f.js:2: n is a module-level variable: it is not state, is lost when the task moves and is not rolled back; use const for a constant, or state.<collection>[key]",
+        "f.js:2: n is a module-level variable: it is not state, is lost when the task moves and is not rolled back; use const for a constant, or state.<collection>[key]",  # noqa: E501
     )

@@ -39,7 +39,7 @@ stream.map(event => {
   if (event.fail) throw new Error('as asked');
   return JSON.stringify(seen);
 });
-"""
+"""  # noqa: E501
 
 KEYS = st.sampled_from(
     ["a", "b", "10", "9", "", "__proto__", "constructor", "toString", "a\nb", "é", "\ue000", "🌍", "length", "x" * 300]
@@ -92,7 +92,7 @@ class Model:
             collection = self.state[name]
             order = sorted(collection, key=str.encode)
             if op == "get":
-                seen.append(collection[key] if key in collection else "undefined")
+                seen.append(collection.get(key, "undefined"))
             elif op == "set":
                 collection[key] = js_order(json.loads(json.dumps(value)))
             elif op == "delete":
@@ -189,7 +189,7 @@ def test_a_plain_write_reads_nothing(instances: Open) -> None:
 
 
 def test_only_the_last_value_of_each_key_is_written(instances: Open) -> None:
-    source = "stream.map(e => { state.a.x = e; state.a.y = { e }; if (e === 2) delete state.a.x; if (e === 3) state.a.z = 1; })"
+    source = "stream.map(e => { state.a.x = e; state.a.y = { e }; if (e === 2) delete state.a.x; if (e === 3) state.a.z = 1; })"  # noqa: E501
     result = instances(source).run(batch_of([1, 2]))
     (write,) = result.state
     assert (values(write.put_keys), values(write.put_values), values(write.delete_keys)) == (["y"], [{"e": 2}], ["x"])
@@ -222,7 +222,7 @@ def test_what_an_event_kept_of_state_does_not_reach_later_events(local: Local) -
 
 
 def test_dates_become_strings_at_once_as_after_a_reload(local: Local) -> None:
-    source = "stream.map(e => { const was = typeof state.a.d; state.a.d ??= new Date(0); state.a.m = -0; return [was, Object.is(state.a.m, 0)]; })"
+    source = "stream.map(e => { const was = typeof state.a.d; state.a.d ??= new Date(0); state.a.m = -0; return [was, Object.is(state.a.m, 0)]; })"  # noqa: E501
     function = local(source)
     assert function.feed([1, 2]).values() == [["undefined", True], ["string", True]]
     assert function.state("a") == {"d": "1970-01-01T00:00:00.000Z", "m": 0}
@@ -310,7 +310,7 @@ def ttl_state(refresh: str = "write") -> MemoryState:
 def test_expired_values_are_never_seen(instances: Open) -> None:
     state = ttl_state()
     state.rows[1] = {"old": ("1", 999.0), "live": ("2", 60_000.0), "edge": ("3", 1000.0), "object": ('{"x":1}', 5.0)}
-    source = "stream.map(() => [state.a.old ?? null, 'old' in state.a, state.a.live, state.a.edge ?? null, Object.keys(state.a), Object.entries(state.a)])"
+    source = "stream.map(() => [state.a.old ?? null, 'old' in state.a, state.a.live, state.a.edge ?? null, Object.keys(state.a), Object.entries(state.a)])"  # noqa: E501
     result = instances(source, state).run(batch_of([1], now_ms=1000.0))
     assert values(result.outputs[0].values) == [[None, False, 2, None, ["live"], [["live", 2]]]]
 
@@ -345,7 +345,7 @@ def test_refresh_by_access_moves_the_expiry_only_after_a_tenth_of_it(instances: 
         "written": ("3", 1_001_000.0),
         "failed": ("4", 1_001_000.0),
     }
-    source = "stream.map(e => { state.a.fresh; state.a.stale; state.a.written; state.a.written = e; if (e === 2) { state.a.failed; throw 1; } })"
+    source = "stream.map(e => { state.a.fresh; state.a.stale; state.a.written; state.a.written = e; if (e === 2) { state.a.failed; throw 1; } })"  # noqa: E501
     result = instances(source, state).run(batch_of([1, 2], now_ms=1_000_000.0))
     (write,) = result.state
     assert (values(write.put_keys), values(write.touched_keys), write.deletes) == (["written"], ["stale"], 0)

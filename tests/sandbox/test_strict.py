@@ -68,7 +68,7 @@ def test_what_json_can_say_passes(local: Local) -> None:
       2 ** 53 - 1, 1e300, 1.5e-7, 1e21, 0.1 + 0.2, '\\\\u0000', '\\\\ud800', 'a\\nb\\u2028', '', 'x'.repeat(2 ** 20 - 2),
       JSON.parse('{"__proto__": 1}'), [], {}, false, 'null',
     ]);
-    """
+    """  # noqa: E501
     run = local(source).feed([1])
     assert run.failures == []
     deep: Any = 1
@@ -84,7 +84,7 @@ def test_what_json_can_say_passes(local: Local) -> None:
 JSON_VALUES: st.SearchStrategy[Any] = st.recursive(
     st.none() | st.booleans() | st.integers(-(2**53) + 1, 2**53 - 1) | st.floats(allow_nan=False, allow_infinity=False)
     | st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\0"), max_size=20),
-    lambda inner: st.lists(inner, max_size=4) | st.dictionaries(st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\0"), max_size=6), inner, max_size=4),
+    lambda inner: st.lists(inner, max_size=4) | st.dictionaries(st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\0"), max_size=6), inner, max_size=4),  # noqa: E501
     max_leaves=20,
 )  # fmt: skip
 
@@ -121,13 +121,13 @@ def big(value: Any) -> bool:
 @pytest.mark.parametrize(
     ("text", "code"),
     [
-        ("NaN", "not_json"), ("-Infinity", "not_json"), ("[1,]", "not_json"), ("{'a':1}", "not_json"), ("", "not_json"), ('"a', "not_json"),
-        ("1 2", "not_json"), ('"tab\there"', "not_json"), ("01", "not_json"), ("nul", "not_json"), ('{"a":1}x', "not_json"), ("\ufeff1", "not_json"),
-        ('"\\u0000"', "nul"), ('{"\\u0000":1}', "nul"), ('"\\ud800"', "lone_surrogate"), ('"\\udc00\\ud800"', "lone_surrogate"),
-        ('"\\ud83c x \\udf0d"', "lone_surrogate"), ('"\\uD83C\\u0041"', "lone_surrogate"), ('"\ud800"', "lone_surrogate"),
-        ("9007199254740992", "integer_range"), ('{"a":[-9007199254740993]}', "integer_range"), ("1" * 41, "number_digits"), ("0." + "1" * 41, "number_digits"),
-        ("1e309", "number_exponent"), ("1e-400", "number_exponent"), ("1E+999999999", "number_exponent"), ("9.9e308", "number_range"),
-        ("[" * 129 + "]" * 129, "depth"), ('{"a":' * 129 + "1" + "}" * 129, "depth"), ("[" * 200_000, "depth"), ('"' + "x" * 2**20 + '"', "event_bytes"),
+        ("NaN", "not_json"), ("-Infinity", "not_json"), ("[1,]", "not_json"), ("{'a':1}", "not_json"), ("", "not_json"), ('"a', "not_json"),  # noqa: E501
+        ("1 2", "not_json"), ('"tab\there"', "not_json"), ("01", "not_json"), ("nul", "not_json"), ('{"a":1}x', "not_json"), ("\ufeff1", "not_json"),  # noqa: E501
+        ('"\\u0000"', "nul"), ('{"\\u0000":1}', "nul"), ('"\\ud800"', "lone_surrogate"), ('"\\udc00\\ud800"', "lone_surrogate"),  # noqa: E501
+        ('"\\ud83c x \\udf0d"', "lone_surrogate"), ('"\\uD83C\\u0041"', "lone_surrogate"), ('"\ud800"', "lone_surrogate"),  # noqa: E501
+        ("9007199254740992", "integer_range"), ('{"a":[-9007199254740993]}', "integer_range"), ("1" * 41, "number_digits"), ("0." + "1" * 41, "number_digits"),  # noqa: E501
+        ("1e309", "number_exponent"), ("1e-400", "number_exponent"), ("1E+999999999", "number_exponent"), ("9.9e308", "number_range"),  # noqa: E501
+        ("[" * 129 + "]" * 129, "depth"), ('{"a":' * 129 + "1" + "}" * 129, "depth"), ("[" * 200_000, "depth"), ('"' + "x" * 2**20 + '"', "event_bytes"),  # noqa: E501
     ],
 )  # fmt: skip
 def test_the_gate_refuses_by_name(text: str, code: str) -> None:
@@ -139,9 +139,9 @@ def test_the_gate_refuses_by_name(text: str, code: str) -> None:
 @pytest.mark.parametrize(
     "text",
     [
-        "9007199254740991", "-9007199254740991", "1e308", "1.7976931348623157e308", "0.1234567890123456789", "1e-300", "-0", "1.0",
-        '"9007199254740992999"', '"\\\\u0000"', '"\\\\\\\\ud800"', '"\\ud83c\\udf0d"', '"\\uD83C\\uDF0D"', '"[[[[" ', '"' + "[" * 1000 + '"', "[" * 128 + "]" * 128,
-        '{"__proto__":1,"a":{"constructor":[]}}', " [ 1 , 2 ] ", '"\\"\\\\\\/\\b"', '"e999"', '"1e999"', "null", '{"a":1,"a":2}',
+        "9007199254740991", "-9007199254740991", "1e308", "1.7976931348623157e308", "0.1234567890123456789", "1e-300", "-0", "1.0",  # noqa: E501
+        '"9007199254740992999"', '"\\\\u0000"', '"\\\\\\\\ud800"', '"\\ud83c\\udf0d"', '"\\uD83C\\uDF0D"', '"[[[[" ', '"' + "[" * 1000 + '"', "[" * 128 + "]" * 128,  # noqa: E501
+        '{"__proto__":1,"a":{"constructor":[]}}', " [ 1 , 2 ] ", '"\\"\\\\\\/\\b"', '"e999"', '"1e999"', "null", '{"a":1,"a":2}',  # noqa: E501
     ],
 )  # fmt: skip
 def test_the_gate_lets_good_json_pass(text: str) -> None:

@@ -28,8 +28,9 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
-TICK_S = 0.01
-_IDLE_TICKS = 200
+# Each tick makes a running guest's thread take Python's lock once: often enough for the budgets, and no oftener.
+TICK_S = 0.02
+_IDLE_TICKS = 100
 # Above what QuickJS's own limit (256 KiB of its stack in the plugins seen) needs of native stack, and well below a
 # thread's 8 MiB: deep recursion is then an error in JavaScript, not a trap.
 WASM_STACK_BYTES = 2 * 1024 * 1024

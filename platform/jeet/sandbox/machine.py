@@ -2,7 +2,7 @@
 
 Promise: no call into the guest outlives its budgets, and no failure of the guest is more than a GuestTrap here.
 A budget is CPU time of this thread per event, host work not counted, with a longer limit of time as a backstop: at
-each tick of the engine (10 ms) the guest's own thread reads, from a word that the driver shares, which event runs. Time
+each tick of the engine (20 ms) the guest's own thread reads, from a word that the driver shares, which event runs. Time
 spent waiting counts for at most a tenth of a second each, so that a slow database or a stopped process condemns none.
 Used in the thread that made it, and no other.
 """

@@ -128,8 +128,8 @@ function endEvent() {
   if (added.length > 0) added.length = 0;
 }
 
-function mustEnd(index, start) {
-  return (shared[STOP] !== 0 || textLength > MAX_TEXT) && index > start;
+function mustEnd(index) {
+  return (shared[STOP] !== 0 || textLength > MAX_TEXT) && index > 0;
 }
 
 function isSkipped(index) {
@@ -148,7 +148,7 @@ function goOnWithOne(start) {
   const hasSkips = batch.skip.length > 0;
   for (let i = start; i < count; i++) {
     shared[PROGRESS] = i;
-    if (shared[STOP] !== 0 && i > start) return finish(i);
+    if (shared[STOP] !== 0 && i > 0) return finish(i);
     if (hasSkips && isSkipped(i)) continue;
     serials += 1;
     serial = serials;
@@ -192,7 +192,7 @@ function goOn(start) {
   const { count } = batch;
   for (let i = start; i < count; i++) {
     shared[PROGRESS] = i;
-    if (mustEnd(i, start)) return finish(i);
+    if (mustEnd(i)) return finish(i);
     if (isSkipped(i)) continue;
     serials += 1;
     serial = serials;

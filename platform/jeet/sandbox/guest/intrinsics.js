@@ -2,8 +2,9 @@
 //
 // Promise: user code cannot change what the driver or another event sees of the built-ins. Every object that can be
 // reached from the globals is frozen, so the driver may call methods such as push and get plainly.
-// The "override mistake" (a frozen prototype makes `obj.toString = f` throw) is undone for the properties that
-// ordinary code assigns: they become accessors whose setter defines an own property on the receiver.
+// The "override mistake" (a frozen prototype makes `obj.toString = f` throw) is undone for what ordinary code assigns on
+// plain objects, functions and errors: these become accessors whose setter defines an own property on the receiver.
+// Elsewhere (an own `map` on an array, say) use Object.defineProperty or a class.
 
 const { stringify, parse } = JSON;
 const { freeze, defineProperty, getOwnPropertyDescriptor, getPrototypeOf, setPrototypeOf, create, keys: keysOf, hasOwn } = Object;
@@ -30,7 +31,10 @@ function hidden(target, name, value) {
 
 const ASSIGNED_BY_ORDINARY_CODE = [
   'constructor', 'toString', 'toLocaleString', 'valueOf', 'hasOwnProperty', 'isPrototypeOf', 'propertyIsEnumerable',
-  'name', 'message', 'toJSON', 'then', 'catch', 'finally', 'length',
+  'name', 'message', 'length',
+];
+const PROTOTYPES_OF_ORDINARY_CODE = [
+  Object, Function, Error, EvalError, RangeError, ReferenceError, SyntaxError, TypeError, URIError, AggregateError,
 ];
 
 function forgiveAssignment(prototype) {
@@ -58,7 +62,6 @@ function freezeAll(waiting) {
     const object = waiting.pop();
     if (seen.has(object)) continue;
     seen.add(object);
-    if (typeof object === 'object' || object === Function.prototype) forgiveAssignment(object);
     freeze(object);
     addToFreeze(waiting, getPrototypeOf(object));
     const names = ownKeys(object);
@@ -89,6 +92,7 @@ function hiddenIntrinsics() {
 }
 
 function freezeIntrinsics() {
+  for (let i = 0; i < PROTOTYPES_OF_ORDINARY_CODE.length; i++) forgiveAssignment(PROTOTYPES_OF_ORDINARY_CODE[i].prototype);
   const roots = hiddenIntrinsics();
   const names = ownKeys(globalThis);
   for (let i = 0; i < names.length; i++) {

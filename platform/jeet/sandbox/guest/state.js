@@ -19,7 +19,7 @@ const SCAN_PAGE = 250;
 const PREFETCH_KEYS = 10000;
 const FIRST_PREFETCH_KEYS = 500; // until the size of this collection's values is known
 const FETCH_BYTES = 4194304;
-const EXACT_TIME_MARGIN_MS = 30; // the shared clock may be this late: near an expiry the host is asked
+const EXACT_TIME_MARGIN_MS = 60; // the shared clock may be this late: near an expiry the host is asked
 
 const COLLECTION_NAME = /^[A-Za-z_$][\w$]{0,62}$/;
 
