@@ -85,7 +85,7 @@ def explain(db: psycopg.Connection, make_stream: MakeStream) -> Explain:
 
 
 EVENTS = r"event(_\d+)*"
-INDEX = {"Index Scan", "Index Only Scan"}
+INDEX = {"Index Scan", "Index Only Scan", "Bitmap Index Scan", "Bitmap Heap Scan"}
 
 
 def test_fetch_reads_by_index_and_opens_no_other_segment(explain: Explain, db: psycopg.Connection) -> None:
@@ -99,8 +99,8 @@ def test_fetch_reads_by_index_and_opens_no_other_segment(explain: Explain, db: p
     plans = explain("select count(*) from jeet_internal.fetch_events(4, %s, %s, %s::int[], %s::bigint[])", values)
     segment = at // 1000
     assert plans.tables(EVENTS) == {f"event_4_{segment}", f"event_4_{segment + 1}"}
-    assert plans.scans(EVENTS) == INDEX & plans.scans(EVENTS)
-    assert plans.scans("head") <= INDEX | {"Bitmap Heap Scan"}
+    assert plans.scans(EVENTS) <= INDEX
+    assert plans.scans("head") <= INDEX
     with db.transaction():
         db.execute("select count(*) from jeet_internal.fetch_events(4, %s, %s, %s::int[], %s::bigint[])", values)
         locked = db.execute(
