@@ -126,5 +126,19 @@ def test_two_workers_that_both_believe_they_own_a_task_cannot_both_commit(databa
         check_exact(cluster.db, generator)
 
 
+def test_a_predecessor_that_sits_on_a_task_in_an_open_transaction_is_ended(database_url: str) -> None:
+    generator = Generator(seed=11, keys=20)
+    with Cluster(database_url, workers=0) as cluster:
+        cluster.deploy(TOTALS_JS, "totals", "--partitions=2")
+        publish(cluster.db, "events", generator.events(100))
+        stalled = psycopg.connect(database_url, application_name="jeet-worker commit 0")
+        stalled.execute("update jeet_internal.task set epoch = epoch")
+        cluster.start("worker")
+        cluster.drain("totals")
+        with pytest.raises(psycopg.OperationalError):
+            stalled.commit()
+        check_exact(cluster.db, generator)
+
+
 def positions(db: psycopg.Connection[Any]) -> list[Any]:
     return db.execute("select task_id, next_offset from jeet_internal.checkpoint order by 1").fetchall()
