@@ -141,7 +141,7 @@ def test_all_workers_killed_on_jeet_up_are_respawned_and_totals_stay_exact(
 
 def _database_url(environment: dict[str, str]) -> str:
     """The embedded server's address, found the way commands find it."""
-    program = "from jeet.settings import Settings; from jeet.embedded import find; print(find(Settings.from_environment()))"
+    program = "from jeet.settings import Settings; from jeet.embedded import find; print(find(Settings.from_environment().home))"
     import sys
 
     return subprocess.run(
