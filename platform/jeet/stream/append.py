@@ -36,6 +36,13 @@ if TYPE_CHECKING:
 NO_STREAM = "JT120"
 OVER_LAG = "JT121"
 SETTING = "JT130"
+_DRIVER_ERRORS = (
+    asyncpg.PostgresError,
+    asyncpg.InterfaceError,
+    asyncpg.InternalClientError,  # a connection that was cut while asyncpg was at it
+    OSError,
+    TimeoutError,
+)
 
 
 @dataclass(frozen=True)
@@ -229,7 +236,7 @@ class Producer:
                 sent = True
                 rows: list[Any] = await db.fetch(query(name), *values)
                 return rows
-            except (asyncpg.PostgresError, asyncpg.InterfaceError, OSError, TimeoutError) as error:
+            except _DRIVER_ERRORS as error:
                 full = getattr(error, "sqlstate", None) == OVER_LAG
                 if not full or not self._wait_when_full:
                     in_doubt = self._judge(error, sent, in_doubt)
