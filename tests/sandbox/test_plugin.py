@@ -13,6 +13,7 @@ from jeet.sandbox.call import InstanceSpec, OutputStream
 from jeet.sandbox.engine import Engine
 from jeet.sandbox.module import read_bytecode, write_dynamic_module
 from jeet.sandbox.plugin import BUILT_IN, Compiled, Plugin
+from jeet.sandbox.snapshot import keeps_state_in_memory
 from jeet.testing import MemoryState
 
 from .conftest import TOTALS, batch_of, values
@@ -236,3 +237,31 @@ def test_a_dead_instance_is_not_used_again(plugin: Plugin) -> None:
         instance.run(batch_of([1]))
     instance.close()
     instance.close()
+
+
+def test_an_instance_from_the_snapshot_is_like_one_started_from_nothing(engine: Engine, plugin: Plugin) -> None:
+    assert plugin._snapshots
+    slow = Plugin(engine, plugin.path)
+    slow._snapshots = False
+    source = "let calls = 0; stream.map(e => [++calls, e, Math.random(), typeof Javy, state.n.x ?? 0, Object.isFrozen(Array.prototype)])"  # noqa: E501
+    results = []
+    for made_by in (plugin, slow):
+        instance = made_by.instantiate(made_by.compile(source, "f.js"), SPEC, MemoryState())
+        result = instance.run(batch_of([1, 2], first=5))
+        assert instance._machine.shares_words
+        results.append((result.outputs, result.faults, result.state))
+        instance.close()
+    assert results[0] == results[1]
+
+
+@pytest.mark.parametrize(
+    ("wat", "whole"),
+    [
+        ("(module (memory 1))", True),
+        ("(module (global (mut i32) (i32.const 300000)) (global i64 (i64.const -1)) (memory 1))", True),
+        ("(module (global (mut i32) (i32.const 1)) (global (mut i32) (i32.const 2)))", False),
+        ("(module (global (mut f64) (f64.const 1)))", False),
+    ],
+)
+def test_only_plugins_whose_state_is_their_memory_are_kept_as_snapshots(wat: str, whole: bool) -> None:
+    assert keeps_state_in_memory(wasmtime.wat2wasm(wat)) is whole

@@ -56,7 +56,8 @@ class Machine:
         self._frame: bytearray | None = None
         self._frame_op = 0
         self._frame_left = 0
-        self._shared_at = 0
+        self.shared_at = 0
+        """address of the words that the driver shares, 0 without"""
         self.on_frame: Callable[[int, bytes], bytes | None] = _no_frames
         self.host_error: BaseException | None = None
         self._violation: str | None = None
@@ -105,6 +106,13 @@ class Machine:
     def memory_write(self, pointer: int, data: bytes | memoryview) -> None:
         """Copy into that range; IndexError if it is not all inside."""
         ctypes.memmove(self._address(pointer, len(data)), bytes(data), len(data))
+
+    def grow(self, size: int) -> None:
+        """Give the guest's memory this size, if it is smaller."""
+        assert self._memory is not None
+        missing = size - self.memory_bytes()
+        if missing > 0:
+            self._memory.grow(self.store, -(-missing // 65536))
 
     def place(self, data: bytes) -> int:
         """Copy into memory of the guest's own allocator."""
@@ -182,13 +190,13 @@ class Machine:
 
     def _act(self, op: int, payload: bytes, pointer: int) -> bool:
         if op == OP_SHARED:
-            if self._shared_at == 0 and len(payload) == 8 * _WORDS and payload[8 * PROOF :][:8] == _PROOF_FIRST:
-                self._shared_at = pointer
+            if self.shared_at == 0 and len(payload) == 8 * _WORDS and payload[8 * PROOF :][:8] == _PROOF_FIRST:
+                self.shared_at = pointer
             return True
         if op == OP_TIME:
-            seen = self._shared_at != 0 and self.memory_read(self._shared_at + 8 * PROOF, 8) == _PROOF_SECOND
+            seen = self.shared_at != 0 and self.memory_read(self.shared_at + 8 * PROOF, 8) == _PROOF_SECOND
             if not seen:
-                self._shared_at = 0
+                self.shared_at = 0
             self.give(b'{"now":%.3f,"shared":%s}' % (self._clock(), b"true" if seen else b"false"))
             return True
         self._enter_host()
@@ -228,17 +236,17 @@ class Machine:
     @property
     def shares_words(self) -> bool:
         """Whether the driver's shared words can be seen (on every plugin that does not copy what it writes)."""
-        return self._shared_at != 0
+        return self.shared_at != 0
 
     def word(self, index: int) -> float:
         """A word that the driver shares; 0 without sharing."""
-        if self._shared_at == 0:
+        if self.shared_at == 0:
             return 0.0
-        return float(struct.unpack("<d", self.memory_read(self._shared_at + 8 * index, 8))[0])
+        return float(struct.unpack("<d", self.memory_read(self.shared_at + 8 * index, 8))[0])
 
     def set_word(self, index: int, value: float) -> None:
-        if self._shared_at:
-            self.memory_write(self._shared_at + 8 * index, struct.pack("<d", value))
+        if self.shared_at:
+            self.memory_write(self.shared_at + 8 * index, struct.pack("<d", value))
 
     def now_ns(self) -> int:
         return int(self._clock() * 1e6)

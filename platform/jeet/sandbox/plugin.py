@@ -10,6 +10,7 @@ from __future__ import annotations
 import hashlib
 import json
 import re
+import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -27,6 +28,8 @@ from jeet.sandbox.limits import Limits
 from jeet.sandbox.machine import BOOT_BUDGET, MODULE_BUDGET, OP_ANSWER, Budget, Machine
 from jeet.sandbox.module import CALL_SOURCE, DRIVER_FIRST_LINE, driver_source, read_bytecode, write_dynamic_module
 from jeet.sandbox.schema import check_schema
+from jeet.sandbox.snapshot import Snapshot, keeps_state_in_memory
+from jeet.sandbox.snapshot import take as take_snapshot
 from jeet.sandbox.source import Source, read_source
 
 BUILT_IN = Path(__file__).with_name("jeet-plugin.wasm")
@@ -96,6 +99,9 @@ class Plugin:
         """whether promises work: the plugin's event loop is on"""
         if not self.has_extras:
             self._configuration, self.runs_jobs = self._probe()
+        self._snapshots = keeps_state_in_memory(wasm)
+        self._snapshot: Snapshot | None = None
+        self._snapshot_lock = threading.Lock()
         self._driver = self._own_bytecode("driver", driver_source())
         self._caller = self._own_bytecode("caller", CALL_SOURCE)
 
@@ -160,7 +166,7 @@ class Plugin:
     def describe(self, compiled: Compiled) -> Description:
         """Run the module's top level without any event and read what it declares; DeployError for any mistake in it."""
         spec = InstanceSpec(function="", version=0, partition=0, outputs=(), sink=True)
-        with self._machine(spec.limits.guest_memory_bytes) as machine:
+        with self._driven(spec.limits.guest_memory_bytes) as machine:
             try:
                 self._boot(machine, compiled, spec)
                 graph_text, config_text = ask_driver(machine, self, BOOT_BUDGET, b"describe")
@@ -193,9 +199,8 @@ class Plugin:
         """A new instance with the module evaluated; GuestTrap if its top level fails."""
         if compiled.plugin_hash != self.hash:
             raise PluginError("this bytecode was made by another plugin; compile it again from its source")
-        machine = Machine(self._engine, self._pre, spec.limits.guest_memory_bytes)
+        machine = self._start_driver(spec.limits.guest_memory_bytes)
         try:
-            self._initialise(machine)
             self._boot(machine, compiled, spec)
             ask_driver(machine, self, BOOT_BUDGET, b"prepare")
         except DriverRefused as refused:
@@ -232,10 +237,6 @@ class Plugin:
         return known
 
     def _boot(self, machine: Machine, compiled: Compiled, spec: InstanceSpec) -> None:
-        try:
-            self._evaluate(machine, self._driver, BOOT_BUDGET)
-        except ModuleFailed as failed:
-            raise PluginError(f"{self.path} cannot run Jeet's own code: {failed.error}") from failed
         ask_driver(machine, self, BOOT_BUDGET, b"open", _open_message(spec, compiled))
         machine.on_frame = _nothing_yet(machine)
         try:
@@ -262,6 +263,49 @@ class Plugin:
     def _invoke(self, machine: Machine, bytecode: bytes, budget: Budget) -> None:
         pointer = machine.place(bytecode)
         machine.call("invoke", pointer, len(bytecode), 0, 0, 0, budget=budget)
+
+    def _start_driver(self, memory_bytes: int) -> Machine:
+        """A machine with the driver running and nothing else."""
+        with self._snapshot_lock:
+            if self._snapshots and self._snapshot is None:
+                self._snapshot = self._take_snapshot()
+        machine = Machine(self._engine, self._pre, memory_bytes)
+        try:
+            if self._snapshot is not None and self._snapshot.size <= memory_bytes:
+                self._snapshot.restore(machine)
+            else:
+                self._boot_driver(machine)
+        except BaseException:
+            machine.close()
+            raise
+        return machine
+
+    def _take_snapshot(self) -> Snapshot:
+        started = Machine(self._engine, self._pre, _COMPILE_MEMORY)
+        fresh = Machine(self._engine, self._pre, _COMPILE_MEMORY)
+        try:
+            self._boot_driver(started)
+            return take_snapshot(started, fresh)
+        finally:
+            started.close()
+            fresh.close()
+
+    def _boot_driver(self, machine: Machine) -> None:
+        self._initialise(machine)
+        if self.has_extras:
+            self._entry_name(machine)
+        try:
+            self._evaluate(machine, self._driver, BOOT_BUDGET)
+        except ModuleFailed as failed:
+            raise PluginError(f"{self.path} cannot run Jeet's own code: {failed.error}") from failed
+
+    @contextmanager
+    def _driven(self, memory_bytes: int) -> Iterator[Machine]:
+        machine = self._start_driver(memory_bytes)
+        try:
+            yield machine
+        finally:
+            machine.close()
 
     @contextmanager
     def _machine(self, memory_bytes: int) -> Iterator[Machine]:
