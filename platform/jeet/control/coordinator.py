@@ -231,7 +231,9 @@ class Coordinator:
                 )
                 continue
             still.append(each)
-            if now_s - each.urged_at_s >= URGE_S and not self._waiting_for_workers:
+            if self._waiting_for_workers:
+                each.urged_at_s = now_s  # nobody is there who could be slow
+            elif now_s - each.urged_at_s >= URGE_S:
                 each.urged_at_s = now_s
                 ended = await self._db.fetchval(query("coordinator_urge"), TASK_CLASS, sorted(open_tasks))
                 log.warning(
