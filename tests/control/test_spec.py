@@ -76,6 +76,8 @@ def test_a_source_is_required() -> None:
         ({"partitions": True}, "1 to 4096"),
         ({"state": []}, "config.state must be an object"),
         ({"state": {"a b": {}}}, "cannot be the name of a state collection"),
+        ({"state": {"1a": {}}}, "cannot be the name of a state collection"),
+        ({"state": {"a-b": {}}}, "cannot be the name of a state collection"),
         ({"state": {"a": 7}}, "config.state.a must be an object"),
         ({"state": {"a": {"ttl": 7}}}, "config.state.a.ttl"),
         ({"state": {"a": {"ttl": "7"}}}, "config.state.a.ttl"),
@@ -107,9 +109,17 @@ def test_a_wrong_setting_is_refused_with_its_name(config: dict[str, Any], what: 
 
 def test_collections_have_their_times_to_live_in_milliseconds() -> None:
     found = spec(
-        {"source": "events", "state": {"a": {"ttl": "7d"}, "b": {"ttl": "250ms", "refresh": "access"}, "c": None}}
+        {
+            "source": "events",
+            "state": {"a": {"ttl": "7d"}, "b": {"ttl": "250ms", "refresh": "access"}, "c": None, "$_9": {}},
+        }
     )
-    assert found.state == {"a": Collection(604_800_000), "b": Collection(250, "access"), "c": Collection()}
+    assert found.state == {
+        "a": Collection(604_800_000),
+        "b": Collection(250, "access"),
+        "c": Collection(),
+        "$_9": Collection(),
+    }
 
 
 @pytest.mark.parametrize(

@@ -17,7 +17,9 @@ from typing import Any, Literal
 from jeet.errors import DeployError
 
 NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,127}")
-"""names of streams, functions and collections"""
+"""names of streams and functions"""
+COLLECTION_NAME = re.compile(r"[A-Za-z_$][A-Za-z0-9_$]{0,62}")
+"""names of state collections: those that the guest takes"""
 LATEST_DURATION_MS = 1000 * 365 * 86_400_000
 _UNIT_MS = {"ms": 1, "s": 1_000, "m": 60_000, "h": 3_600_000, "d": 86_400_000}
 _KNOWN = (
@@ -236,7 +238,11 @@ def _state(value: object, filename: str) -> dict[str, Collection]:
         raise DeployError(f"{filename}: config.state must be an object such as {{ totals: {{ ttl: '7d' }} }}")
     found = {}
     for name, settings in value.items():
-        check_name("state collection", name, filename)
+        if not isinstance(name, str) or not COLLECTION_NAME.fullmatch(name):
+            raise DeployError(
+                f"{filename}: {json.dumps(name)} cannot be the name of a state collection: use 1 to 63 letters, digits, '_'"
+                " and '$', not starting with a digit"
+            )
         where = f"{filename}: config.state.{name}"
         if settings is not None and not isinstance(settings, Mapping):
             raise DeployError(f"{where} must be an object such as {{ ttl: '7d', refresh: 'write' }}")
