@@ -240,8 +240,8 @@ def _state(value: object, filename: str) -> dict[str, Collection]:
     for name, settings in value.items():
         if not isinstance(name, str) or not COLLECTION_NAME.fullmatch(name):
             raise DeployError(
-                f"{filename}: {json.dumps(name)} cannot be the name of a state collection: use 1 to 63 letters, digits, '_'"
-                " and '$', not starting with a digit"
+                f"{filename}: {json.dumps(name)} cannot be the name of a state collection: use 1 to 63 letters, digits,"
+                " '_' and '$', not starting with a digit"
             )
         where = f"{filename}: config.state.{name}"
         if settings is not None and not isinstance(settings, Mapping):
