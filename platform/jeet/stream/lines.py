@@ -73,9 +73,10 @@ class LineReader:
     def _beginning(self) -> bytes:
         self._begun = True
         start = b""
-        while len(start) < 4 and not self._ended:
+        # Two bytes tell UTF-16 with or without a mark, and are no more than the shortest line.
+        while not self._ended and (len(start) < 2 or start == b"\xef\xbb"):
             start += self._available()
-        if start.startswith((b"\xff\xfe", b"\xfe\xff")) or b"\0" in start[:4]:
+        if start.startswith((b"\xff\xfe", b"\xfe\xff")) or b"\0" in start[:2]:
             raise UsageError("the input is not UTF-8 but UTF-16 or binary; convert it first: iconv -f UTF-16 -t UTF-8")
         return start.removeprefix(b"\xef\xbb\xbf")
 

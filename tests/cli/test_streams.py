@@ -1,0 +1,158 @@
+"""publish, tail, streams and create_stream as they are typed: what they print, and what they say when it goes wrong."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import psycopg
+import pytest
+
+from logtools import MakeStream
+
+Run = Callable[..., subprocess.CompletedProcess[str]]
+
+
+@pytest.fixture
+def environment(database_url: str, tmp_path: Path) -> dict[str, str]:
+    return {**os.environ, "JEET_DATABASE_URL": database_url, "HOME": str(tmp_path)}
+
+
+@pytest.fixture
+def jeet(environment: dict[str, str]) -> Run:
+    """Run a command: `jeet("publish", "orders", "-", stdin=b"…", code=1)`."""
+
+    def run(*args: str, stdin: bytes = b"", code: int = 0) -> subprocess.CompletedProcess[str]:
+        command = [sys.executable, "-m", "jeet.cli", *args]
+        done = subprocess.run(command, env=environment, input=stdin, capture_output=True, timeout=120, check=False)
+        found = subprocess.CompletedProcess(args, done.returncode, done.stdout.decode(), done.stderr.decode())
+        assert found.returncode == code, found
+        return found
+
+    return run
+
+
+def test_publish_says_how_many_and_tail_prints_them_as_they_were(
+    jeet: Run, tmp_path: Path, make_stream: MakeStream
+) -> None:
+    make_stream("1e5", 4, key="k")
+    texts = ['{"k":"a", "n":1.10}', '{"k":"b","n":"\\u00e9 é 🌍"}', '{"k":3,"big":"9007199254740993"}']
+    path = tmp_path / "events.ndjson"
+    path.write_text("\n".join(texts))
+    done = jeet("publish", "1e5", str(path))
+    assert (done.stdout, done.stderr) == ("published 3 events to 1e5\n", "")
+    assert sorted(jeet("tail", "1e5").stdout.splitlines()) == sorted(texts)
+    rows = [json.loads(line) for line in jeet("tail", "1e5", "--json", "--limit=2").stdout.splitlines()]
+    assert len(rows) == 2
+    assert all(set(row) == {"stream", "partition", "offset", "key", "timestamp", "headers", "value"} for row in rows)
+    assert jeet("tail", "1e5", "--start=latest").stdout == ""
+    assert jeet("tail", "1e5", "--start=99").stdout == ""
+    piped = jeet("publish", "1e5", stdin=jeet("tail", "1e5").stdout.encode())
+    assert piped.stdout == "published 3 events to 1e5\n"
+    assert "1e5" in jeet("streams").stdout
+
+
+def test_publish_reports_each_bad_line_and_exits_with_1(jeet: Run, make_stream: MakeStream) -> None:
+    make_stream("orders", 2, key="k")
+    lines = [b'{"k":1}', b'{"k":', b"", b"{}", b'{"k":2}\r', b'{"k":"\xc3"}']
+    done = jeet("publish", "orders", "-", stdin=b"\n".join(lines), code=1)
+    assert done.stdout == "published 2 events to orders\n"
+    told = done.stderr.splitlines()
+    assert [line.split(":")[0] for line in told[:-1]] == ["line 2", "line 4", "line 6"]
+    assert "not JSON" in told[0]
+    assert '"k"' in told[1]
+    assert "UTF-8" in told[2]
+    assert told[-1] == "jeet: 3 lines were refused; all others are in orders"
+    again = jeet("publish", "orders", "-", "--json", stdin=b"{}\n" + b'{"k":1}\n', code=1)
+    assert json.loads(again.stdout) == {"stream": "orders", "published": 1, "repeated": 0, "refused": 1, "lines": 2}
+    many = jeet("publish", "orders", "-", stdin=b"{}\n" * 5000, code=1).stderr.splitlines()
+    assert len(many) == 102
+    assert "5,000 lines" in many[-1]
+
+
+def test_publish_twice_with_an_id_field_says_what_was_there(jeet: Run, make_stream: MakeStream) -> None:
+    make_stream("orders", 2, key="k")
+    data = b'{"k":1,"id":"a"}\n{"k":1,"id":"b"}\n'
+    jeet("publish", "orders", "-", "--id_field=id", stdin=data)
+    done = jeet("publish", "orders", "-", "--id_field=id", stdin=data + b'{"k":1,"id":"c"}')
+    assert done.stdout == "published 3 events to orders, 2 of them published before\n"
+    assert len(jeet("tail", "orders").stdout.splitlines()) == 3
+
+
+def test_what_cannot_be_published_is_one_line_that_says_what_to_do(
+    jeet: Run, tmp_path: Path, db: psycopg.Connection, make_stream: MakeStream
+) -> None:
+    make_stream("orders", 2, key="k")
+    for args, stdin, said in [
+        (["nope", "-"], b"{}", "jeet create_stream"),
+        (["orders", str(tmp_path / "none.ndjson")], b"", "cannot read"),
+        (["orders", "-", "--key=other"], b"{}", 'has the key "k"'),
+        (["orders", "-", "--id_field=a..b"], b"{}", "not a path"),
+        (["orders", "-"], '{"k":1}\n'.encode("utf-16"), "iconv"),
+    ]:
+        done = jeet("publish", *args, stdin=stdin, code=1)
+        assert done.stdout == ""
+        assert said in done.stderr
+        assert len(done.stderr.splitlines()) == 1
+    db.execute("update jeet_internal.stream set max_lag = 3, over_lag = true")
+    full = jeet("publish", "orders", "-", "--no_wait", stdin=b'{"k":1}', code=1)
+    assert "more than 3 events behind" in full.stderr
+    assert "no stream" in jeet("tail", "nope", code=1).stderr
+    assert "--start" in jeet("tail", "orders", "--start=soon", code=1).stderr
+
+
+def test_create_stream_makes_what_is_asked_or_says_what_differs(jeet: Run, db: psycopg.Connection) -> None:
+    jeet("create_stream", "None", "--partitions=3", "--key=user.id", "--retention=12h", "--max_lag=1000")
+    row = db.execute("select name, partitions, key, retention::text, max_lag from jeet.streams").fetchone()
+    assert row == ("None", 3, "user.id", "12:00:00", 1000)
+    again = jeet("create_stream", "None", "--partitions=3", "--key=user.id", "--retention=12h", "--max_lag=1000")
+    assert "exists" in again.stdout
+    assert "other settings" in jeet("create_stream", "None", code=1).stderr
+    assert "not allowed" in jeet("create_stream", "a b", code=1).stderr
+    assert "duration" in jeet("create_stream", "x", "--retention=soon", code=1).stderr
+    assert "4096" in jeet("create_stream", "x", "--partitions=5000", code=1).stderr
+    names = [row["name"] for row in json.loads(jeet("streams", "--json").stdout)]
+    assert names == ["None"]
+
+
+def test_following_prints_what_comes_until_its_limit_or_ctrl_c(
+    environment: dict[str, str], db: psycopg.Connection, make_stream: MakeStream
+) -> None:
+    make_stream("orders", 4)
+    db.execute("select jeet.publish('orders', '{\"n\":0}')")
+    command = [sys.executable, "-m", "jeet.cli", "tail", "orders", "--follow"]
+    limited = subprocess.Popen([*command, "--limit=4"], env=environment, stdout=subprocess.PIPE, text=True)
+    endless = subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    assert limited.stdout is not None
+    assert endless.stdout is not None
+    assert limited.stdout.readline() == endless.stdout.readline() == '{"n":0}\n'
+    for number in range(1, 4):
+        db.execute("select jeet.publish('orders', %s::text)", (json.dumps({"n": number}),))
+        assert limited.stdout.readline() == endless.stdout.readline() == f'{{"n": {number}}}\n'
+    assert limited.wait(30) == 0
+    endless.send_signal(signal.SIGINT)
+    assert endless.wait(30) == 130
+
+
+def test_a_slow_pipe_is_published_as_it_comes(
+    environment: dict[str, str], db: psycopg.Connection, make_stream: MakeStream
+) -> None:
+    make_stream("orders", 1)
+    command = [sys.executable, "-m", "jeet.cli", "publish", "orders"]
+    publisher = subprocess.Popen(command, env=environment, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+    assert publisher.stdin is not None
+    deadline = time.monotonic() + 60
+    for number in range(1, 4):
+        publisher.stdin.write(b"%d\n" % number)
+        publisher.stdin.flush()
+        while db.execute("select head from jeet.streams").fetchone() != (number,):
+            assert time.monotonic() < deadline
+            time.sleep(0.01)
+    publisher.stdin.close()
+    assert publisher.wait(30) == 0
