@@ -21,3 +21,18 @@ def with_stream_io(path: Path, folder: Path) -> Path:
     changed = folder / path.name
     changed.write_bytes(wasm.replace(_TESTED, _ALWAYS))
     return changed
+
+
+# i32.const 1; i32.store8 offset=40: the configuration's event_loop(true)
+_LOOP_ON = bytes.fromhex("200c41013a0028")
+_LOOP_OFF = bytes.fromhex("200c41003a0028")
+
+
+def without_event_loop(path: Path, folder: Path) -> Path | None:
+    """A copy of the plugin whose event loop is off, if it can be switched off."""
+    wasm = path.read_bytes()
+    if wasm.count(_LOOP_ON) != 1:
+        return None
+    changed = folder / f"no-loop-{path.name}"
+    changed.write_bytes(wasm.replace(_LOOP_ON, _LOOP_OFF))
+    return changed

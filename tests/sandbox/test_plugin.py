@@ -14,9 +14,10 @@ from jeet.sandbox.engine import Engine
 from jeet.sandbox.module import read_bytecode, write_dynamic_module
 from jeet.sandbox.plugin import BUILT_IN, Compiled, Plugin
 from jeet.sandbox.snapshot import keeps_state_in_memory
-from jeet.testing import MemoryState
+from jeet.testing import LocalFunction, MemoryState
 
 from .conftest import TOTALS, batch_of, values
+from .stream_io import without_event_loop
 
 SPEC = InstanceSpec("f", 1, 0, (OutputStream("s"),), slice_ms=60_000)
 
@@ -265,3 +266,21 @@ def test_an_instance_from_the_snapshot_is_like_one_started_from_nothing(engine: 
 )
 def test_only_plugins_whose_state_is_their_memory_are_kept_as_snapshots(wat: str, whole: bool) -> None:
     assert keeps_state_in_memory(wasmtime.wat2wasm(wat)) is whole
+
+
+def test_a_plugin_without_an_event_loop_runs_all_but_promises(plugin: Plugin, engine: Engine, tmp_path: Path) -> None:
+    path = None if plugin.has_extras else without_event_loop(plugin.path, tmp_path)
+    if path is None:
+        pytest.skip("this plugin's event loop cannot be switched off")
+    silent = engine.load_plugin(path)
+    assert not silent.runs_jobs
+    with LocalFunction(
+        "stream.map(e => { if (e === 2) Promise.resolve().then(() => 1); return e; })", plugin=silent
+    ) as function:  # noqa: E501
+        assert "promises do not run on this Javy plugin" in function.description.lints[0]
+        run = function.feed([1, 2, 3])
+        assert run.values() == [1, 3]
+        assert "uses promises" in run.failures[0].error
+    with LocalFunction("stream.map(e => e)", plugin=silent) as function:
+        assert function.description.lints == ()
+        assert function.feed([1, 2]).values() == [1, 2]

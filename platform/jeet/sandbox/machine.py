@@ -303,6 +303,12 @@ class Machine:
             kind, what = self._stopped
             return GuestTrap(what, kind=kind, suspects=range(0))
         said = self.stderr().strip()
+        if "Pending jobs" in said:
+            return GuestTrap(
+                "uses promises, which this Javy plugin does not run: its event loop is off (event-loop)",
+                kind="abort",
+                suspects=range(0),
+            )
         code = error.trap_code if isinstance(error, wasmtime.Trap) else None
         text = str(error)
         if code is wasmtime.TrapCode.STACK_OVERFLOW or "call stack exhausted" in text:

@@ -191,9 +191,18 @@ class Plugin:
             graph=graph,
             emits=emits_of(config, graph, source.literal_emits if source else ()),
             collections=tuple(collections),
-            lints=tuple(f"{compiled.filename}:{lint.line}: {lint.message}" for lint in source.lints) if source else (),
+            lints=self._lints(source) if source is not None else (),
             stateless_source=source is None,
         )
+
+    def _lints(self, source: Source) -> tuple[str, ...]:
+        lints = [f"{source.filename}:{lint.line}: {lint.message}" for lint in source.lints]
+        if source.promises_at is not None and not self.runs_jobs:
+            lints.append(
+                f"{source.filename}:{source.promises_at}: promises do not run on this Javy plugin, as its event loop is"
+                " off: events that use them become dead letters"
+            )
+        return tuple(lints)
 
     def instantiate(self, compiled: Compiled, spec: InstanceSpec, reader: StateReader) -> Instance:
         """A new instance with the module evaluated; GuestTrap if its top level fails."""

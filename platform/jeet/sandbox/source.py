@@ -22,6 +22,7 @@ _MAY_WAIT = re.compile(
     rb"\b(?:async|await|Promise|queueMicrotask|eval|Function|constructor|fromAsync|globalThis|Reflect|import)\b|\[\s*['\"`]|\\u"
 )
 
+_PROMISES = re.compile(rb"\b(?:async|await|Promise|queueMicrotask)\b")
 
 Edit = tuple[int, int, bytes]
 
@@ -46,6 +47,8 @@ class Source:
     lints: tuple[Lint, ...]
     may_wait: bool
     """whether anything in it could make promise jobs"""
+    promises_at: int | None
+    """line of the first word that plainly does"""
 
 
 @cache
@@ -92,6 +95,7 @@ def read_source(source: str, filename: str, source_bytes: int) -> Source:
         collections=tuple(collections),
         lints=tuple(lints),
         may_wait=_MAY_WAIT.search(data) is not None,
+        promises_at=data.count(b"\n", 0, plainly.start()) + 1 if (plainly := _PROMISES.search(data)) else None,
     )
 
 
