@@ -48,6 +48,8 @@ create table jeet_internal.head (
 
 -- The log. LIST by stream (event_<stream>), then RANGE by offset (segments event_<stream>_<n>, made ahead; no default
 -- partition). Segment n of a stream holds the offsets [n * segment_size, (n + 1) * segment_size) of all its partitions.
+-- Values above 2 KB are stored out of line but not compressed: so pg_column_size tells the length of a value without
+-- reading it, and a batch is bounded by bytes before it is read.
 create table jeet_internal.event (
     stream_id    int not null,
     partition    int not null,
@@ -56,7 +58,7 @@ create table jeet_internal.event (
     ts           timestamptz,                            -- event time if the publisher gave one
     key          text collate "C",
     headers      jsonb,
-    value        json not null,                          -- the text as published, line breaks outside strings made spaces
+    value        json storage external not null,         -- the text as published, line breaks outside strings made spaces
     primary key (stream_id, partition, "offset")
 ) partition by list (stream_id);
 
