@@ -318,3 +318,56 @@ def test_a_slow_read_condemns_no_event(instances: Open) -> None:
         "stream.map(e => state.x.y ?? 'none')", Slow(), limits=Limits(event_cpu_ms=50, event_wall_ms=150)
     )
     assert values(instance.run(batch_of([1])).outputs[0].values) == ["none"]
+
+
+def test_an_event_that_uses_state_with_no_stack_left_corrupts_nothing(instances: Open) -> None:
+    source = """
+    stream.map((event, context) => {
+      if (event.read) return [Object.entries(state.a), Object.entries(state.b), state.c.n ?? 0];
+      const dive = n => {
+        try {
+          switch (n % 7) {
+            case 0: state.a['k' + n % 11] = n; break;
+            case 1: (state.b['o' + n % 5] ??= { list: [] }).list.push(n); break;
+            case 2: delete state.a['k' + n % 13]; break;
+            case 3: context.emit('side', { n }, { key: 'e' + n }); break;
+            case 4: state.c.n = (state.c.n ?? 0) + 1; break;
+            case 5: state['d' + n % 3].x = [n]; break;
+            default: 'k3' in state.a;
+          }
+        } catch (error) {
+          if (error instanceof TypeError) throw error;
+        }
+        if (n < event.depth) dive(n + 1);
+      };
+      try { dive(event.from); } catch (error) { if (event.rethrow) throw error; }
+      return event.from;
+    });
+    """
+    from jeet.sandbox.limits import Limits as L
+
+    outputs = (OutputStream("sink", None), OutputStream("side"))
+    limits = L(event_cpu_ms=4000, event_wall_ms=8000, outputs_per_event=100_000)
+    state = MemoryState()
+    instance = instances(source, state, outputs=outputs, limits=limits)
+    committed = 0
+    for round_ in range(6):
+        events = [{"from": round_ * 10 + n, "depth": 10**6, "rethrow": n == 2} for n in range(4)] + [{"read": 1}]
+        batch = batch_of(events, keys=[f"e{n}" for n in range(5)], committed=committed)
+        try:
+            result = instance.run(batch)
+        except GuestTrap:
+            # The engine itself may give up on deep recursion: then nothing of the batch counts.
+            instance = instances(source, state, outputs=outputs, limits=limits)
+            committed = 0
+            continue
+        for group in result.outputs:
+            lines, sources = values(group.values), group.sources or range(group.count)
+            assert len(lines) == group.count == len(list(sources)) == len(group.keys.split("\n"))
+            if group.stream == 1:
+                assert all(key == f"e{line['n']}" for key, line in zip(values(group.keys), lines, strict=True))
+        seen = values(result.outputs[0].values)[-1]
+        state.apply(result, batch.now_ms)
+        committed = result.sequence
+        fresh = instances(source, state, outputs=outputs, limits=limits).run(batch_of([{"read": 1}]))
+        assert values(fresh.outputs[0].values)[-1] == seen

@@ -276,7 +276,7 @@ def test_a_plugin_without_an_event_loop_runs_all_but_promises(plugin: Plugin, en
     assert not silent.runs_jobs
     with LocalFunction(
         "stream.map(e => { if (e === 2) Promise.resolve().then(() => 1); return e; })", plugin=silent
-    ) as function:  # noqa: E501
+    ) as function:
         assert "promises do not run on this Javy plugin" in function.description.lints[0]
         run = function.feed([1, 2, 3])
         assert run.values() == [1, 3]

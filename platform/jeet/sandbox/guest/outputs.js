@@ -60,27 +60,30 @@ class Column {
   add(value, keyText, where) {
     if (added.length >= outputsPerEvent) tooManyOutputs();
     this.place(jsonText(value, where, outputLimit, 'output_bytes'), value, keyText, where);
-    added.push(this);
   }
 
   place(text, value, keyText, where) {
     const { values } = this;
     const at = values.length;
     if (keyText === undefined && this.path !== null) keyText = this.keyOf(value, where);
-    if (this.sources !== null) {
-      this.sources.push(eventIndex);
-    } else if (at !== eventIndex) {
-      this.explainSources();
-      this.sources.push(eventIndex);
-    }
-    if (this.keys !== null) {
-      this.keys.push(keyText === undefined ? batch.keyTextAt(eventIndex) : keyText);
-    } else if (keyText !== undefined) {
-      this.explainKeys();
-      this.keys.push(keyText);
+    if (this.sources === null && at !== eventIndex) this.explainSources();
+    if (this.keys === null && keyText !== undefined) this.explainKeys();
+    if (this.keys !== null && keyText === undefined) keyText = batch.keyTextAt(eventIndex);
+    const before = added.length;
+    try {
+      added.push(this);
+      if (this.sources !== null) this.sources.push(eventIndex);
+      if (this.keys !== null) this.keys.push(keyText);
+      values.push(text);
+    } catch (error) {
+      // No stack or memory left: all columns or none.
+      values.length = at;
+      if (this.sources !== null) this.sources.length = at;
+      if (this.keys !== null) this.keys.length = at;
+      added.length = before;
+      throw error;
     }
     textLength += text.length;
-    values.push(text);
   }
 
   keyOf(value, where) {

@@ -8,6 +8,9 @@
 //   PLAIN     a string, number, boolean or null         TEXT     an object, kept as JSON text
 // Objects are parsed once an event ("live") and compared as text when the event ends, so that a mutation in place is
 // kept. An entry is copied for the undo at its first change in an event.
+//
+// Any call may throw here: user code can come in with hardly any stack or memory left, catch the error and go on. So
+// whatever calls something comes first, in an order that does no harm when cut off, and plain assignments come last.
 
 const UNKNOWN = 0;
 const ABSENT = 1;
@@ -39,7 +42,6 @@ let slotValue;
 let slotChangedIn = 0;
 const undone = []; // flat: entry and its six fields, for each other entry changed in this event
 const lives = []; // entries with a live object in this event
-let rolledBack = false; // in this batch: the lists of changes may then hold an entry twice
 
 const collections = []; // all collections touched by this instance
 const opened = new Map(); // name → collection
@@ -69,6 +71,7 @@ Entry.prototype.touchedIn = 0; // batch in which only the expiry was moved
 Entry.prototype.undoSerial = 0;
 Entry.prototype.changedBy = -1; // index of the event of the last change
 Entry.prototype.size = 0; // what the cache counts for it
+Entry.prototype.sentIn = 0; // batch whose writes it is in: the lists of changes may hold an entry twice
 
 class Collection {
   constructor(name, info) {
@@ -96,12 +99,11 @@ function requireEvent() {
 
 function saveForUndo(entry) {
   if (entry === slotEntry || entry.undoSerial === serial) return;
-  entry.undoSerial = serial;
   undone.push(entry, entry.kind, entry.value, entry.expires, entry.changedIn, entry.touchedIn);
+  entry.undoSerial = serial;
 }
 
 function undoAll() {
-  rolledBack = true;
   if (slotEntry !== null) {
     slotEntry.kind = PLAIN;
     slotEntry.value = slotValue;
@@ -139,9 +141,9 @@ function dropLive(entry) {
 
 function markChanged(collection, entry) {
   if (entry.changedIn !== batchNumber) {
-    entry.changedIn = batchNumber;
     collection.changed.push(entry);
     collection.recent.push(entry);
+    entry.changedIn = batchNumber;
   }
   entry.changedBy = eventIndex;
   if (collection.ttl !== null) entry.expires = batchTime + collection.ttl;
@@ -164,12 +166,12 @@ function refreshOnAccess(collection, entry) {
   const fresh = batchTime + collection.ttl;
   if (entry.expires === null || fresh - entry.expires <= collection.ttl / 10) return;
   saveForUndo(entry);
-  entry.expires = fresh;
   if (entry.touchedIn !== batchNumber) {
-    entry.touchedIn = batchNumber;
     collection.touched.push(entry);
     collection.recent.push(entry);
+    entry.touchedIn = batchNumber;
   }
+  entry.expires = fresh;
 }
 
 function newEntry(collection, key) {
@@ -207,9 +209,9 @@ function isPresent(collection, entry) {
 function thaw(entry) {
   if (entry.liveSerial === serial) return entry.live;
   const value = parse(entry.value);
+  lives.push(entry);
   entry.live = value;
   entry.liveSerial = serial;
-  lives.push(entry);
   return value;
 }
 
@@ -223,15 +225,12 @@ function store(entry, text, expires) {
   owner.rowsRead += 1;
   owner.bytesRead += text.length;
   account(entry, text.length);
-  if (expires !== null) entry.expires = expires;
   const first = text.charCodeAt(0);
-  if (first === 0x7b || first === 0x5b) {
-    entry.kind = TEXT;
-    entry.value = text;
-  } else {
-    entry.kind = PLAIN;
-    entry.value = parse(text);
-  }
+  const isText = first === 0x7b || first === 0x5b;
+  const value = isText ? text : parse(text);
+  if (expires !== null) entry.expires = expires;
+  entry.value = value;
+  entry.kind = isText ? TEXT : PLAIN;
 }
 
 // How many rows may be asked for at once, so that the answer stays near FETCH_BYTES.
@@ -421,11 +420,11 @@ function makeProxy(collection) {
       if (typeof key === 'symbol') return true;
       const entry = target(collection, key);
       saveForUndo(entry);
-      if (entry.live !== undefined) dropLive(entry);
+      markChanged(collection, entry);
       entry.kind = ABSENT;
       entry.value = undefined;
-      markChanged(collection, entry);
       if (entry.expires !== null) entry.expires = null;
+      if (entry.live !== undefined) dropLive(entry);
       return true;
     },
 
@@ -502,25 +501,25 @@ function assign(collection, key, value) {
       if (value === null) break;
       if (typeof value !== 'object') checkDeep(value, place(collection, key), 0);
       saveForUndo(entry);
+      if (entry.liveSerial !== serial) lives.push(entry);
+      markChanged(collection, entry);
+      entry.live = value;
+      entry.liveSerial = serial;
+      entry.assigned = serial;
       if (entry.kind !== TEXT) {
         entry.kind = TEXT;
         entry.value = '';
       }
-      if (entry.liveSerial !== serial) lives.push(entry);
-      entry.live = value;
-      entry.liveSerial = serial;
-      entry.assigned = serial;
-      markChanged(collection, entry);
       return;
   }
   saveForUndo(entry);
+  markChanged(collection, entry);
   if (entry.live !== undefined) {
     entry.live = undefined;
     entry.assigned = 0;
   }
   entry.kind = PLAIN;
   entry.value = value;
-  markChanged(collection, entry);
 }
 
 function place(collection, key) {
@@ -538,14 +537,14 @@ function settleLives() {
     if (text !== entry.value || entry.assigned === serial) {
       saveForUndo(entry);
       account(entry, text.length);
+      markChanged(collection, entry);
       const first = text.charCodeAt(0);
       if (first === 0x7b || first === 0x5b) {
         entry.value = text;
       } else {
-        entry.kind = PLAIN; // a toJSON answered with a plain value
-        entry.value = parse(text);
+        entry.value = parse(text); // a toJSON answered with a plain value
+        entry.kind = PLAIN;
       }
-      markChanged(collection, entry);
     }
   }
 }
@@ -599,7 +598,6 @@ function beginStateBatch(number, committed, now) {
   batchNumber = number;
   committedThrough = committed;
   batchTime = now;
-  rolledBack = false;
   for (let c = 0; c < collections.length; c++) {
     const collection = collections[c];
     if (collection.changed.length > 0) collection.changed = [];
@@ -637,15 +635,15 @@ function collectWrites(header, sections) {
   for (let c = 0; c < collections.length; c++) {
     const collection = collections[c];
     if (collection.changed.length === 0 && collection.touched.length === 0) continue;
-    const changed = rolledBack ? Array.from(new Set(collection.changed)) : collection.changed;
-    const touched = rolledBack ? Array.from(new Set(collection.touched)) : collection.touched;
+    const { changed, touched } = collection;
     const putKeys = [];
     const putValues = [];
     const deleteKeys = [];
     const touchedKeys = [];
     for (let i = 0; i < changed.length; i++) {
       const entry = changed[i];
-      if (entry.changedIn !== batchNumber) continue;
+      if (entry.changedIn !== batchNumber || entry.sentIn === batchNumber) continue;
+      entry.sentIn = batchNumber;
       const { kind, value } = entry;
       if (kind === PLAIN) {
         putKeys.push(entry.keyText);
@@ -659,7 +657,9 @@ function collectWrites(header, sections) {
     }
     for (let i = 0; i < touched.length; i++) {
       const entry = touched[i];
-      if (entry.touchedIn === batchNumber && entry.changedIn !== batchNumber) touchedKeys.push(entry.keyText);
+      if (entry.touchedIn !== batchNumber || entry.sentIn === batchNumber) continue;
+      entry.sentIn = batchNumber;
+      touchedKeys.push(entry.keyText);
     }
     if (putKeys.length + deleteKeys.length + touchedKeys.length === 0) continue;
     header.push([collection.id, putKeys.length, deleteKeys.length, touchedKeys.length]);
