@@ -14,10 +14,12 @@ declare
     v_stream  jeet_internal.stream := jeet_internal.stream_for_publish(p_stream);
     v_own     text[] := string_to_array(v_stream.key, '.');
     v_path    text[] := coalesce(v_own, p_key_path);
-    v_escapes boolean := p_all ~ '\\u(?:0000|[dD][89a-fA-F])';
-    v_numbers boolean := p_all ~ '[0-9]{16}|[eE][-+]?[0-9]{3}';
-    v_breaks  boolean := strpos(p_all, E'\r') > 0 or length(p_all) - length(replace(p_all, E'\n', '')) >= cardinality(p_texts);
-    v_bad     boolean := v_escapes or v_numbers;
+    c_escapes constant text := '\\u(?:0000|[dD][89a-fA-F])';
+    -- Where a number may begin, not anywhere: digits and exponents are common within strings, in hashes for instance.
+    c_numbers constant text := '(?:^|[:,\[[:space:]])-?(?:[0-9]{16}|[0-9]+\.[0-9]{24}|[0-9]+(?:\.[0-9]+)?[eE][-+]?[0-9]{3})';
+    v_bad     boolean := p_all ~ (c_escapes || '|' || c_numbers);
+    v_numbers boolean := v_bad and p_all ~ c_numbers;
+    v_breaks  boolean := strpos(p_all, E'\r') > 0 or octet_length(p_all) - octet_length(replace(p_all, E'\n', '')) >= cardinality(p_texts);
     v_judged  boolean := false;  -- every text has been judged by itself; what is left of them is good
     v_turn    bigint;
     v_faults  text[];
@@ -36,7 +38,7 @@ begin
 
     for v_round in 1 .. 3 loop
         if v_bad then
-            select array_agg(jeet_internal.row_fault(text, key, id, v_path, p_id_path, v_escapes, v_numbers, v_round > 1) order by n)
+            select array_agg(jeet_internal.row_fault(text, key, id, v_path, p_id_path, v_numbers, v_round > 1) order by n)
               into v_faults
               from unnest(p_texts, p_keys, p_ids) with ordinality e (text, key, id, n);
             v_judged := true;
