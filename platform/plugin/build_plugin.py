@@ -19,8 +19,8 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 
+import adapt_quickjs
 import quickjs_source
-import stack_charges
 from wasm_sections import add_custom_section, without_exports
 
 HERE = Path(__file__).resolve().parent
@@ -85,7 +85,7 @@ def inputs_hash() -> str:
     for flags in (FLAGS, OWN_FLAGS, THIRD_PARTY_FLAGS, LINK_FLAGS, THIRD_PARTY_UNITS, UNWANTED_EXPORTS):
         digest.update(repr(flags).encode())
     digest.update(f"{NAMESPACE} {ZIG_VERSION} {quickjs_source.SDIST_SHA256}".encode())
-    for path in (*_own_sources(), HERE / "wasm_sections.py", HERE / "stack_charges.py"):
+    for path in (*_own_sources(), HERE / "wasm_sections.py", HERE / "adapt_quickjs.py"):
         digest.update(f"{path.name} {hashlib.sha256(_text(path)).hexdigest()}\n".encode())
     return digest.hexdigest()
 
@@ -114,7 +114,7 @@ def _compile(inputs: str) -> bytes:
         except quickjs_source.SourceUnavailable as error:
             raise BuildFailed(str(error)) from error
         for file, content in sources.items():
-            (scratch / "quickjs" / file).write_bytes(stack_charges.charge(file, content.decode()).encode())
+            (scratch / "quickjs" / file).write_bytes(adapt_quickjs.adapt(file, content.decode()).encode())
         for path in _own_sources():
             (scratch / "src" / path.name).write_bytes(_text(path))
         # Relative paths only: what the compiler is told is the same on every machine.

@@ -1,4 +1,4 @@
-/* Included before QuickJS's own sources; quickjs_source.py says where JEET_CHARGE is put and why.
+/* Included before QuickJS's own sources; adapt_quickjs.py says where JEET_CHARGE is put and why.
  *
  * QuickJS limits recursion by the C stack in linear memory. wasm keeps most of a C frame elsewhere, on a stack that only the
  * host can measure, and a function with few addressable locals takes ten times as much there as here: nested JSON would

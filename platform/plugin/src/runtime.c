@@ -8,7 +8,7 @@
 
 /* QuickJS measures the C stack in linear memory; wasm's own stack, which holds what C keeps in locals, grows beside it and is
  * limited by the host. Recursion takes at most STACK_RATIO bytes there for each byte here, with a quarter to spare (charge.h,
- * stack_charges.py), so the limit follows from what the host gives. Until it says, that is wasmtime's default. */
+ * adapt_quickjs.py), so the limit follows from what the host gives. Until it says, that is wasmtime's default. */
 #define STACK_RATIO 5
 #define HOST_STACK_BYTES (512u * 1024)
 #define SPARE_BYTES (128u * 1024) /* of the C stack: for C functions that do not look at the limit */
