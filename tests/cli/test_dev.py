@@ -1,0 +1,91 @@
+"""`jeet dev` and `jeet plugin`: a function on a file of events, without a database."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from jeet.cli import main
+
+ROOT = Path(__file__).resolve().parent.parent.parent
+Captured = pytest.CaptureFixture[str]
+
+
+@pytest.fixture(autouse=True)
+def no_database(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.delenv("JEET_DATABASE_URL", raising=False)
+    monkeypatch.setenv("JEET_HOME", str(tmp_path / "home"))
+
+
+def dev(captured: Captured, *argv: str) -> list[dict[str, Any]]:
+    assert main.run(["dev", *argv, "--json"]) == 0
+    return [json.loads(line) for line in captured.readouterr().out.splitlines()]
+
+
+def test_outputs_logs_failures_and_state_are_shown(tmp_path: Path, capsys: Captured) -> None:
+    function = tmp_path / "f.js"
+    function.write_text(
+        "stream.map(event => {\n"
+        "  console.warn('saw', event.k);\n"
+        "  if (event.n < 0) throw new RangeError('below zero');\n"
+        "  return { k: event.k, n: state.sums[event.k] = (state.sums[event.k] || 0) + event.n };\n"
+        "});\n"
+    )
+    events = tmp_path / "events.ndjson"
+    events.write_text('{"k":"a","n":1}\n{"k":"b","n":-1}\n\nnot json\n{"k":"a","n":2}\n{"n":5}\n{"k":"a","n":NaN}\n')
+    shown = dev(capsys, str(function), f"--input={events}", "--key=k")
+    assert [one["value"] for one in shown if one["type"] == "output"] == [{"k": "a", "n": 1}, {"k": "a", "n": 3}]
+    (failure,) = [one for one in shown if one["type"] == "failure"]
+    assert failure["error"] == "RangeError: below zero"
+    assert "f.js:3" in failure["stack"]
+    assert sorted(one["line"] for one in shown if one["type"] == "refused") == [4, 6, 7]
+    assert sum(one["type"] == "log" for one in shown) == 3
+    assert shown[-1] == {"type": "state", "collection": "sums", "entries": {"a": 3}}
+
+
+@pytest.mark.parametrize("name", ["totals", "flights", "alerts"])
+def test_the_examples_run(name: str, tmp_path: Path, capsys: Captured) -> None:
+    inputs = {
+        "totals": [{"userId": "a", "amount": 1}],
+        "flights": [{"tailnum": "N1", "air_time": None, "distance": 100}],
+        "alerts": [{"account": "a", "amount": 1}, {"account": "a", "amount": 100}, {"account": 5, "amount": 1}],
+    }
+    events = tmp_path / "events.ndjson"
+    events.write_text("".join(json.dumps(event) + "\n" for event in inputs[name]))
+    shown = dev(capsys, str(ROOT / "functions" / f"{name}.js"), f"--input={events}")
+    assert sum(one["type"] == "output" for one in shown) == 1
+    assert sum(one["type"] == "failure" for one in shown) == (1 if name == "alerts" else 0)
+
+
+@pytest.mark.parametrize(
+    ("source", "said"),
+    [("stream.map(event => {", "f.js:1"), ("", "nothing to run"), (None, "is not a file")],
+)
+def test_a_function_that_cannot_run_is_one_line(
+    source: str | None, said: str, tmp_path: Path, capsys: Captured
+) -> None:
+    function = tmp_path / "f.js"
+    if source is not None:
+        function.write_text(source)
+    (tmp_path / "events").write_text("{}\n")
+    assert main.run(["dev", str(function), f"--input={tmp_path / 'events'}"]) == 1
+    error = capsys.readouterr().err
+    assert said in error
+    assert error.count("\n") == 1
+
+
+def test_the_plugin_tells_what_it_is(capsys: Captured) -> None:
+    assert main.run(["plugin", "--json"]) == 0
+    shown = json.loads(capsys.readouterr().out)
+    assert shown.keys() == {"path", "sha256", "namespace", "quickjs", "built_in"}
+    assert len(shown["sha256"]) == 64
+
+
+def test_a_plugin_that_is_none_is_one_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Captured) -> None:
+    (tmp_path / "x.wasm").write_bytes(b"\0asm\1\0\0\0")
+    monkeypatch.setenv("JEET_JAVY_PLUGIN", str(tmp_path / "x.wasm"))
+    assert main.run(["plugin"]) == 1
+    assert capsys.readouterr().err.count("\n") == 1
