@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from collections.abc import Callable
 from datetime import timedelta
 
 import psycopg
@@ -19,34 +20,35 @@ select jeet_internal.commit_tasks(array[%s], array[%s::bigint], '{}', '{}', '{}'
 """
 
 
-def owned(db: psycopg.Connection) -> tuple[int, int]:
-    """A task that runs, and its epoch."""
-    return db.execute("select id, epoch from jeet_internal.task where worker_id is not null limit 1").fetchone()  # type: ignore[return-value]
-
-
-@pytest.mark.parametrize("how", ["pause", "resume", "rollback", "delete", "deploy"])
 def test_what_began_before_a_change_cannot_commit_after_it(
-    database_url: str, db: psycopg.Connection, deploy_source: Deploy, how: str
+    database_url: str, db: psycopg.Connection, deploy_source: Deploy
 ) -> None:
-    deploy_source(source="events", name="f", partitions=2)
-    deploy_source(SEED_JS + "//2\n", source="events", name="f")
+    second = SEED_JS + "//2\n"
+    changes: dict[str, Callable[[str], object]] = {
+        "deploy": lambda name: deploy_source(SEED_JS + "//3\n", source="events", name=name),
+        "rollback": lambda name: lifecycle.rollback(db, name, wait_s=0),
+        "resume": lambda name: lifecycle.resume(db, name, wait_s=0),
+        "pause": lambda name: lifecycle.pause(db, name),
+        "delete": lambda name: lifecycle.delete(db, name),
+    }
+    for name in changes:
+        deploy_source(source="events", name=name, partitions=1)
+        deploy_source(second, source="events", name=name)
     with coordinator(database_url), workers(database_url, 1):
-        wait_for(lambda: shares(db) == [2], "both tasks run")
-        if how == "resume":
-            db.execute("update jeet_internal.task set status = 'halted', halt_reason = 'x' where partition = 1")
-            db.execute("update jeet_internal.function set status = 'failed'")
-        task, epoch = owned(db)
-        db.execute(COMMIT, (task, epoch))
-        match how:
-            case "deploy":
-                deploy_source(SEED_JS + "//3\n", source="events", name="f")
-            case "pause" | "delete":
-                getattr(lifecycle, how)(db, "f")
-            case _:
-                getattr(lifecycle, how)(db, "f", wait_s=0)
-        with pytest.raises(psycopg.Error) as caught:
+        wait_for(lambda: shares(db) == [len(changes)], "all tasks run")
+        for name, change_it in changes.items():
+            task, epoch = db.execute(
+                "select t.id, t.epoch from jeet_internal.task t join jeet_internal.function f on f.id = t.function_id"
+                " where f.name = %s",
+                (name,),
+            ).fetchone()  # type: ignore[misc]
             db.execute(COMMIT, (task, epoch))
-        assert caught.value.sqlstate == "JT001"
+            if name == "resume":
+                db.execute("update jeet_internal.function set status = 'failed' where name = 'resume'")
+            change_it(name)
+            with pytest.raises(psycopg.Error) as caught:
+                db.execute(COMMIT, (task, epoch))
+            assert caught.value.sqlstate == "JT001", name
 
 
 def test_deploy_waits_until_each_task_runs_the_new_version(
@@ -72,22 +74,23 @@ def test_deploy_names_the_tasks_that_do_not_run_the_new_version(
         assert (progress.missing, progress.workers) == ((0, 1), 1)
 
 
-@pytest.mark.parametrize("name", ["jeet-worker/7 lane 0", "psql"])
-def test_whoever_sits_on_a_task_in_an_open_transaction_is_ended(
-    database_url: str, db: psycopg.Connection, name: str
-) -> None:
+def test_whoever_sits_on_a_task_in_an_open_transaction_is_ended(database_url: str, db: psycopg.Connection) -> None:
     make_function(db, "f", 3)
-    with psycopg.connect(database_url, application_name=name) as stuck:
-        stuck.execute("select from jeet_internal.task where partition = 1 for update")
-        assert lifecycle.pause(db, "f").changed
-        with pytest.raises(psycopg.OperationalError):
-            stuck.execute("select 1")
-    assert db.execute("select distinct epoch from jeet_internal.task").fetchall() == [(1,)]
+    for application, change_it in (
+        ("jeet-worker commit 0", lambda: lifecycle.pause(db, "f")),
+        ("psql", lambda: lifecycle.resume(db, "f", wait_s=0)),
+    ):
+        with psycopg.connect(database_url, application_name=application) as stuck:
+            stuck.execute("select from jeet_internal.task where partition = 1 for update")
+            assert change_it().changed
+            with pytest.raises(psycopg.OperationalError):
+                stuck.execute("select 1")
+    assert db.execute("select distinct epoch from jeet_internal.task").fetchall() == [(2,)]
 
 
 def test_a_commit_that_is_under_way_is_let_finish_and_counts(database_url: str, db: psycopg.Connection) -> None:
     make_function(db, "f", 1)
-    with psycopg.connect(database_url, application_name="jeet-worker/7 lane 0") as committing:
+    with psycopg.connect(database_url, application_name="jeet-worker commit 0") as committing:
         committing.execute("update jeet_internal.task set crashes = 5")
         pausing = threading.Thread(target=lifecycle.pause, args=(db, "f"))
         pausing.start()
