@@ -62,6 +62,7 @@ class Program:
 
     answer: Answer = echo
     on_error: OnError = field(default_factory=OnError)
+    slice_ms: float = 50.0
     guests: list[Guest] = field(default_factory=list)
     batches: list[BatchInput] = field(default_factory=list)
 

@@ -243,7 +243,7 @@ class Lane:
             if ran and self._clock.monotonic() > ends_at:
                 return
             ran = True
-            began_s = time.thread_time()
+            began_s, began_at = time.thread_time(), self._clock.monotonic()
             try:
                 if task.instance is None:
                     task.instance = task.program.instantiate(task.lease, task.state)
@@ -260,6 +260,7 @@ class Lane:
             except Exception as error:  # noqa: BLE001 - whatever it is concerns this batch only, and `settle` judges it
                 turn.outcome = error
             turn.spent_s = time.thread_time() - began_s
+            turn.took_s = self._clock.monotonic() - began_at
 
     def _settle(self, turns: Sequence[Turn]) -> None:
         now = self._clock.monotonic()

@@ -63,12 +63,26 @@ class Turn:
     outcome: BatchResult | Exception | None = None
     """None: not run"""
     effects: Effects | None = None
+    took_s: float = 0.0
+    """how long the guest ran"""
     spent_s: float = 0.0
     """CPU time of the thread that ran it"""
 
     @property
     def stale(self) -> bool:
         return self.task.dropped or self.generation != self.task.generation
+
+
+def next_size(size: int, count: int, processed: int, took_s: float, slice_s: float, most: int) -> int:
+    """How many events the next batch may have, after one of `count`: as many as fit well into a time slice.
+
+    What does not fit is read again, which costs; so a batch aims at less than a slice, and grows by steps.
+    """
+    if processed < count:
+        return max(1, processed * 4 // 5)
+    if count < size or took_s <= 0:
+        return size
+    return max(1, min(most, size * 2, int(count / took_s * slice_s * 0.8)))
 
 
 @dataclass(eq=False)
@@ -189,11 +203,14 @@ class RunningTask:
                 return self._judge(turn, first, now)
             self._narrow(turn, range(first.index, first.index + 1))
             return None
-        count = turn.events.batch.count
-        if result.processed < count:
-            self.size = max(1, result.processed)
-        elif count >= self.size:
-            self.size = min(self.most_events, self.size * 2)
+        self.size = next_size(
+            self.size,
+            turn.events.batch.count,
+            result.processed,
+            turn.took_s,
+            self.program.slice_ms / 1000,
+            self.most_events,
+        )
         attempts = self.careful.attempt if self.careful is not None and turn.alone else 1
         effects = effects_of(self.lease, turn.events, result, self.state.ttl_ms, attempts=attempts)
         turn.effects = replace(effects, clear_suspects=self.careful is not None)
