@@ -38,7 +38,8 @@ begin
 
     for v_round in 1 .. 3 loop
         if v_bad then
-            select array_agg(jeet_internal.row_fault(text, key, id, v_path, p_id_path, v_numbers, v_round > 1) order by n)
+            select array_agg(coalesce(case when jeet_internal.is_suspect(text, v_numbers) then jeet_internal.event_fault(text) end,
+                                      case when v_round > 1 then jeet_internal.row_fault(text, key, id, v_path, p_id_path) end) order by n)
               into v_faults
               from unnest(p_texts, p_keys, p_ids) with ordinality e (text, key, id, n);
             v_judged := true;
