@@ -11,18 +11,22 @@ create or replace function jeet_internal.fetch_events(
     out vals bytea, out keys bytea, out timestamps bytea, out headers bytea) returns setof record
 language plpgsql stable security definer set search_path = pg_catalog, pg_temp as $$
 declare
-    v_largest constant int := 1048576;  -- bytes that an event may have
+    c_largest constant int := 1048576;  -- bytes that an event may have
+    c_columns constant text := $sql$
+        count(*)::int as count, coalesce(convert_to(string_agg(value::text, E'\n'), 'UTF8'), '') as vals,
+        case when count(key) > 0 then convert_to(string_agg(coalesce(to_json(key)::text, 'null'), E'\n'), 'UTF8') else '' end as keys,
+        coalesce(convert_to(string_agg(round(date_part('epoch', coalesce(ts, published_at)) * 1000)::bigint::text, E'\n'), 'UTF8'), '') as timestamps,
+        case when count(headers) > 0 then convert_to(string_agg(coalesce(headers::text, 'null'), E'\n'), 'UTF8') else '' end as headers$sql$;
     v_ends    bigint[];
     v_firsts  bigint[];
     v_heads   bigint[];
     v_from    bigint;
     v_to      bigint;
     v_weigh   boolean;
-    v_end     bigint;
 begin
     select array_agg(e.until order by w.n), array_agg(h.first_offset order by w.n), array_agg(h.head order by w.n),
            min(w.start) filter (where w.start < e.until), max(e.until) filter (where w.start < e.until),
-           bool_or(e.until - w.start > 1 and (e.until - w.start) * v_largest > w.most_bytes)
+           bool_or(e.until - w.start > 1 and (e.until - w.start) * c_largest > w.most_bytes)
       into v_ends, v_firsts, v_heads, v_from, v_to, v_weigh
       from unnest(p_partitions, p_starts, p_max_events, p_max_bytes) with ordinality w (partition, start, most, most_bytes, n)
       join jeet_internal.head h on h.stream_id = p_stream and h.partition = w.partition
@@ -54,26 +58,28 @@ begin
             p_stream, v_from, v_to) into v_ends using p_partitions, p_starts, v_ends, p_max_bytes;
     end if;
 
-    for n, first_offset, head, v_end, count, vals, keys, timestamps, headers in execute format($sql$
-        select w.n, w.first, w.head, w.until - w.start, e.count, coalesce(e.vals, ''), coalesce(e.keys, ''), coalesce(e.timestamps, ''), coalesce(e.headers, '')
-          from unnest($1, $2, $3, $4, $5) with ordinality w (partition, start, until, first, head, n)
-         cross join lateral (
-             select count(*), convert_to(string_agg(value::text, E'\n'), 'UTF8') as vals,
-                    case when count(key) > 0 then convert_to(string_agg(coalesce(to_json(key)::text, 'null'), E'\n'), 'UTF8') end as keys,
-                    convert_to(string_agg(round(date_part('epoch', coalesce(ts, published_at)) * 1000)::bigint::text, E'\n'), 'UTF8') as timestamps,
-                    case when count(headers) > 0 then convert_to(string_agg(coalesce(headers::text, 'null'), E'\n'), 'UTF8') end as headers
-               from (select value, key, ts, published_at, headers from jeet_internal.event
-                      where stream_id = %1$s and partition = w.partition and "offset" >= w.start and "offset" < w.until
-                        and "offset" >= %2$s and "offset" < %3$s
-                      order by "offset") ordered) e
-         order by w.n$sql$,
-        p_stream, v_from, v_to) using p_partitions, p_starts, v_ends, v_firsts, v_heads
+    -- One partition: a simpler statement takes half as long to plan.
+    if cardinality(p_partitions) = 1 then
+        execute format('select ' || c_columns || ' from (select value, key, ts, published_at, headers from jeet_internal.event
+                                                          where stream_id = %s and partition = %s and "offset" >= %s and "offset" < %s
+                                                          order by "offset") ordered',
+                       p_stream, p_partitions[1], p_starts[1], v_ends[1]) into count, vals, keys, timestamps, headers;
+        n := 1; first_offset := v_firsts[1]; head := v_heads[1];
+        perform jeet_internal.expect_dense(p_stream, p_partitions[1], p_starts[1], v_ends[1], count);
+        return next;
+        return;
+    end if;
+    for n, first_offset, head, count, vals, keys, timestamps, headers in execute format(
+        'select w.n, w.first, w.head, e.*
+           from unnest($1, $2, $3, $4, $5) with ordinality w (partition, start, until, first, head, n)
+          cross join lateral (
+              select ' || c_columns || ' from (select value, key, ts, published_at, headers from jeet_internal.event
+                                                where stream_id = %1$s and partition = w.partition and "offset" >= w.start and "offset" < w.until
+                                                  and "offset" >= %2$s and "offset" < %3$s
+                                                order by "offset") ordered) e
+          order by w.n', p_stream, v_from, v_to) using p_partitions, p_starts, v_ends, v_firsts, v_heads
     loop
-        -- Offsets are dense: fewer rows would mean that a segment went missing, or is being dropped just now.
-        if count <> v_end then
-            raise exception 'stream % partition % holds % events of [%, %)', p_stream, p_partitions[n], count, p_starts[n], p_starts[n] + v_end
-                using errcode = 'object_not_in_prerequisite_state';
-        end if;
+        perform jeet_internal.expect_dense(p_stream, p_partitions[n], p_starts[n], v_ends[n], count);
         return next;
     end loop;
 end $$;

@@ -22,8 +22,8 @@ from typing import TYPE_CHECKING, Any
 import asyncpg
 
 from jeet.clock import SYSTEM_CLOCK, Clock
+from jeet.db.backoff import pause_s
 from jeet.db.connect import connect
-from jeet.db.pool import pause_s
 from jeet.db.sql import query
 from jeet.db.sqlstates import Verdict, verdict
 from jeet.errors import JeetError, NotFound, Refused, RetryLater, UsageError
