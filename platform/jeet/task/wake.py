@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import defaultdict
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from random import Random
 from typing import TYPE_CHECKING, Any
@@ -29,6 +29,8 @@ if TYPE_CHECKING:
 log = logger(__name__)
 
 SHORTEST_POLL_S = 0.001
+LONGEST_LOCKED_S = 0.05
+"""how long a head that somebody keeps locked is left alone at most"""
 LONGEST_POLL_S = 0.5
 
 Place = tuple[StreamId, Partition]
@@ -51,14 +53,17 @@ class Wake:
         self._clock = clock
         self._random = random
         self._waiters: dict[Place, dict[TaskId, _Waiter]] = defaultdict(dict)
-        self._unmarked: set[Place] = set()
+        self._unmarked: dict[Place, float] = {}
+        """heads to mark, and when"""
+        self._delay_s: dict[Place, float] = {}
+        """of heads that were locked when they were to be marked"""
         self._rung = asyncio.Event()
 
     def dry(self, task: TaskId, stream: StreamId, partition: Partition, position: Offset, found: Found) -> None:
         """`task` has read its input up to `position`; replaces what it said of that input before."""
         place = (stream, partition)
         self._waiters[place][task] = _Waiter(place, position, found)
-        self._unmarked.add(place)
+        self._unmarked.setdefault(place, 0.0)
         self._rung.set()
 
     def forget(self, task: TaskId) -> None:
@@ -88,27 +93,42 @@ class Wake:
 
     async def _serve(self, db: Connection) -> None:
         # Marks of an earlier connection may have been spent on notifications that nobody heard.
-        self._unmarked.update(self._waiters)
-        retry_s, look_at = SHORTEST_POLL_S, self._clock.monotonic()
+        self._unmarked = dict.fromkeys(self._waiters, 0.0)
+        look_at = self._clock.monotonic()
         while True:
-            pause_s = look_at - self._clock.monotonic()
-            await pause(self._rung, max(0.0, min(pause_s, retry_s) if self._unmarked else pause_s))
+            await pause(self._rung, max(0.0, min([look_at, *self._unmarked.values()]) - self._clock.monotonic()))
             self._rung.clear()
             if db.is_closed():
                 raise ConnectionError("the listening connection was closed")
-            wanted = sorted(place for place in self._unmarked if self._waiters.get(place))
-            self._unmarked.clear()
-            if wanted:
-                heads = await mark_waiting(db, wanted)
-                self._compare(heads)
-                locked = [place for place in wanted if place not in heads]
-                self._unmarked.update(locked)
-                retry_s = min(2 * retry_s, LONGEST_POLL_S) if locked else SHORTEST_POLL_S
-            if self._clock.monotonic() >= look_at:
+            now = self._clock.monotonic()
+            due = [place for place, at in self._unmarked.items() if at <= now]
+            if due:
+                await self._mark(db, due)
+            if now >= look_at:
                 places = [place for place, waiting in self._waiters.items() if waiting]
                 if places:
                     self._compare(await read_heads(db, places))
                 look_at = self._clock.monotonic() + LONGEST_POLL_S
+
+    async def _mark(self, db: Connection, due: Sequence[Place]) -> None:
+        """Mark heads; those that are locked, as something is being appended there, again very soon."""
+        for place in due:
+            del self._unmarked[place]
+        wanted = sorted(place for place in due if self._waiters.get(place))
+        if not wanted:
+            return
+        heads = await mark_waiting(db, wanted)
+        self._compare(heads)
+        for place in heads:
+            self._delay_s.pop(place, None)
+        locked = [place for place in wanted if place not in heads]
+        if locked:
+            self._compare(await read_heads(db, locked))
+        for place in locked:
+            if self._waiters.get(place):
+                delay_s = self._delay_s.get(place, SHORTEST_POLL_S)
+                self._delay_s[place] = min(2 * delay_s, LONGEST_LOCKED_S)
+                self._unmarked.setdefault(place, self._clock.monotonic() + delay_s)
 
     def _heard(self, _connection: Any, _pid: int, _channel: str, payload: object) -> None:
         for place in places_of(str(payload)):
