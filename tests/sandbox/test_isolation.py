@@ -324,23 +324,28 @@ def test_an_event_that_uses_state_with_no_stack_left_corrupts_nothing(instances:
     source = """
     stream.map((event, context) => {
       if (event.read) return [Object.entries(state.a), Object.entries(state.b), state.c.n ?? 0];
-      const dive = n => {
-        try {
-          switch (n % 7) {
-            case 0: state.a['k' + n % 11] = n; break;
-            case 1: (state.b['o' + n % 5] ??= { list: [] }).list.push(n); break;
-            case 2: delete state.a['k' + n % 13]; break;
-            case 3: context.emit('side', { n }, { key: 'e' + n }); break;
-            case 4: state.c.n = (state.c.n ?? 0) + 1; break;
-            case 5: state['d' + n % 3].x = [n]; break;
-            default: 'k3' in state.a;
-          }
-        } catch (error) {
-          if (error instanceof TypeError) throw error;
+      let left = 120;
+      const act = n => {
+        const key = event.from + '-' + n % 14;
+        switch (n % 7) {
+          case 0: state.a['k' + key] = n; state.a['k' + key] = n + 1; break;
+          case 1: (state.b['o' + key] ??= { list: [] }).list.push(n); break;
+          case 2: delete state.a['k' + (event.from - 1) + '-' + n % 14]; break;
+          case 3: context.emit('side', { n: event.from }, { key: 'e' + event.from }); break;
+          case 4: state.c.n = (state.c.n ?? 0) + 1; break;
+          case 5: state.b['o' + key] = { list: [n], text: 'x'.repeat(n % 50) }; break;
+          default: 'k3' in state.a;
         }
-        if (n < event.depth) dive(n + 1);
       };
-      try { dive(event.from); } catch (error) { if (event.rethrow) throw error; }
+      // Down to where the stack ends; then, coming back, something at each level: first with no room, then with more.
+      const dive = n => {
+        try { dive(n + 1); } catch { }
+        if (left-- > 0) try { act(n); } catch { }
+      };
+      // Starting a little deeper each time, the stack ends in another place.
+      const shifted = k => k === 0 ? dive(0) : shifted(k - 1);
+      shifted(event.from % 17);
+      if (event.fail) throw new Error('as asked');
       return event.from;
     });
     """
@@ -351,9 +356,9 @@ def test_an_event_that_uses_state_with_no_stack_left_corrupts_nothing(instances:
     state = MemoryState()
     instance = instances(source, state, outputs=outputs, limits=limits)
     committed = 0
-    for round_ in range(6):
-        events = [{"from": round_ * 10 + n, "depth": 10**6, "rethrow": n == 2} for n in range(4)] + [{"read": 1}]
-        batch = batch_of(events, keys=[f"e{n}" for n in range(5)], committed=committed)
+    for round_ in range(10):
+        events = [{"from": round_ * 8 + n, "fail": n % 2 == 0} for n in range(8)] + [{"read": 1}]
+        batch = batch_of(events, keys=[f"e{n}" for n in range(9)], committed=committed)
         try:
             result = instance.run(batch)
         except GuestTrap:
@@ -365,7 +370,9 @@ def test_an_event_that_uses_state_with_no_stack_left_corrupts_nothing(instances:
             lines, sources = values(group.values), group.sources or range(group.count)
             assert len(lines) == group.count == len(list(sources)) == len(group.keys.split("\n"))
             if group.stream == 1:
-                assert all(key == f"e{line['n']}" for key, line in zip(values(group.keys), lines, strict=True))
+                made_by = [events[source]["from"] for source in sources]
+                assert [line["n"] for line in lines] == made_by
+                assert values(group.keys) == [f"e{number}" for number in made_by]
         seen = values(result.outputs[0].values)[-1]
         state.apply(result, batch.now_ms)
         committed = result.sequence

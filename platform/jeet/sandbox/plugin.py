@@ -22,7 +22,7 @@ from jeet.errors import DeployError, PluginError
 from jeet.sandbox import wasi
 from jeet.sandbox.call import GuestTrap, InstanceSpec, StateReader, TrapKind
 from jeet.sandbox.describe import Description, emits_of
-from jeet.sandbox.engine import Engine
+from jeet.sandbox.engine import WASM_STACK_BYTES, Engine
 from jeet.sandbox.instance import DriverRefused, Instance, ask_driver
 from jeet.sandbox.limits import Limits
 from jeet.sandbox.machine import BOOT_BUDGET, MODULE_BUDGET, OP_ANSWER, Budget, Machine
@@ -35,6 +35,7 @@ from jeet.sandbox.source import Source, read_source
 BUILT_IN = Path(__file__).with_name("jeet-plugin.wasm")
 _EXPORTS = ("memory", "initialize-runtime", "cabi_realloc", "compile-src", "invoke")
 _COMPILE_MEMORY = 256 * 1024 * 1024
+_OUTSIDE_HEAP = 3 * 1024 * 1024  # of the built-in plugin's memory: stack, reserve, what an allocator leaves unused
 
 # What initialize-runtime may read from stdin (Javy's own plugin does; others do not). The first that works is kept.
 _CONFIGURATIONS: tuple[bytes | None, ...] = (
@@ -284,6 +285,9 @@ class Plugin:
                 self._snapshot.restore(machine)
             else:
                 self._boot_driver(machine)
+            if machine.has("jeet-memory-limit"):
+                # JavaScript then runs into an error of its own, with some room to handle it, before the memory is full.
+                machine.call("jeet-memory-limit", max(memory_bytes - _OUTSIDE_HEAP, memory_bytes // 2))
         except BaseException:
             machine.close()
             raise
@@ -330,6 +334,8 @@ class Plugin:
             machine.give_raw(self._configuration)
             machine.call("initialize-runtime")
             machine.give_raw(b"")
+        if machine.has("jeet-host-stack"):
+            machine.call("jeet-host-stack", WASM_STACK_BYTES)
 
     def _probe(self) -> tuple[bytes | None, bool]:
         """Which configuration this plugin wants, and whether it then runs promise jobs."""

@@ -20,8 +20,6 @@ const decoder = new TextDecoder();
 const FIRST_BUFFER = 65536; // at least 8192, so that a plugin's own buffering is passed by
 const KEPT_BUFFER = 4194304;
 let inbox = new Uint8Array(FIRST_BUFFER);
-const frame = new Uint8Array(8);
-frame[1] = 0x4a;
 
 function writeAll(bytes) {
   let done = writeSync(2, bytes);
@@ -33,15 +31,14 @@ function writeAll(bytes) {
   }
 }
 
-function beginFrame(op, length) {
-  frame[2] = op;
-  putU32(frame, 4, length);
-  writeAll(frame);
-}
-
+// One write: user code may run this with hardly any stack left, and a frame must go out whole or not at all.
 function send(op, bytes) {
-  beginFrame(op, bytes.length);
-  if (bytes.length > 0) writeAll(bytes);
+  const message = new Uint8Array(8 + bytes.length);
+  message[1] = 0x4a;
+  message[2] = op;
+  putU32(message, 4, bytes.length);
+  message.set(bytes, 8);
+  writeAll(message);
 }
 
 function putU32(bytes, at, value) {
@@ -137,8 +134,9 @@ const PROOF = 3; // shows that the host sees these very words
 
 function shareWords() {
   shared[PROOF] = 12345;
-  const bytes = new Uint8Array(shared.buffer);
-  send(OP_SHARED, bytes);
+  // The words themselves are the payload: the host takes the address that it is given.
+  writeAll(new Uint8Array([0, 0x4a, OP_SHARED, 0, 8 * shared.length, 0, 0, 0]));
+  writeAll(new Uint8Array(shared.buffer));
   shared[PROOF] = 67890;
   const seen = parse(decoder.decode(ask(OP_TIME, null)[0]));
   return seen.shared;
