@@ -112,6 +112,7 @@ class Maker:
         if max_wasm_stack is not None:
             config.max_wasm_stack = max_wasm_stack
         config.epoch_interruption = epochs
+        self.path = path
         self.engine = wasmtime.Engine(config)
         self.module = wasmtime.Module.from_file(self.engine, str(path))
 

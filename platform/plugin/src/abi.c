@@ -46,7 +46,7 @@ static Result *compile(const char *source, size_t len, const char *name) {
     uint8_t *bytecode = NULL, *copy = NULL;
     if (!JS_IsException(module)) {
         bytecode = JS_WriteObject(jeet_ctx, &size, module, JS_WRITE_OBJ_BYTECODE);
-        JS_FreeValue(jeet_ctx, module);
+        js_free_module_def(jeet_ctx, JS_VALUE_GET_PTR(module));
     }
     if (bytecode) {
         copy = malloc(size);
@@ -67,33 +67,33 @@ JEET_EXPORT("compile-src") Result *compile_src(char *source, size_t len) {
     return result;
 }
 
-/* Evaluates a module and waits for it as far as jobs go. The module's namespace goes to *ns if ns is given. */
-static JeetStatus evaluate(const uint8_t *bytecode, size_t len, JSValue *ns) {
-    JSValue module = JS_ReadObject(jeet_ctx, bytecode, len, JS_READ_OBJ_BYTECODE);
-    if (JS_IsException(module)) return JEET_THREW;
-    if (!JS_IsModule(module)) {
-        JS_FreeValue(jeet_ctx, module);
+/* Evaluates a module and waits for it as far as jobs go. A module that has settled is in *module and its promise is done;
+ * otherwise *module is NULL. An error that is thrown leaves the module to QuickJS's list. */
+static JeetStatus evaluate(const uint8_t *bytecode, size_t len, JSModuleDef **module) {
+    *module = NULL;
+    JSValue loaded = JS_ReadObject(jeet_ctx, bytecode, len, JS_READ_OBJ_BYTECODE);
+    if (JS_IsException(loaded)) return JEET_THREW;
+    if (!JS_IsModule(loaded)) {
+        JS_FreeValue(jeet_ctx, loaded);
         JS_ThrowTypeError(jeet_ctx, "the bytecode is not that of a module");
         return JEET_THREW;
     }
-    if (JS_ResolveModule(jeet_ctx, module) < 0) {
-        JS_FreeValue(jeet_ctx, module);
+    JSModuleDef *definition = JS_VALUE_GET_PTR(loaded);
+    if (JS_ResolveModule(jeet_ctx, loaded) < 0) {
+        JS_FreeValue(jeet_ctx, loaded);
         return JEET_THREW;
     }
-    JSModuleDef *definition = JS_VALUE_GET_PTR(module);
-    JSValue promise = JS_EvalFunction(jeet_ctx, module);
+    JSValue promise = JS_EvalFunction(jeet_ctx, loaded);
     if (JS_IsException(promise)) return JEET_THREW;
     JeetStatus status = jeet_run_jobs() < 0 ? JEET_THREW : JEET_OK;
-    if (status == JEET_OK && JS_PromiseState(jeet_ctx, promise) == JS_PROMISE_REJECTED) {
+    JSPromiseStateEnum state = JS_PromiseState(jeet_ctx, promise);
+    if (status == JEET_OK && state == JS_PROMISE_REJECTED) {
         JS_PromiseMarkAsHandled(jeet_ctx, promise);
         JS_Throw(jeet_ctx, JS_PromiseResult(jeet_ctx, promise));
         status = JEET_THREW;
     }
+    if (status == JEET_OK && state == JS_PROMISE_FULFILLED) *module = definition;
     JS_FreeValue(jeet_ctx, promise);
-    if (status == JEET_OK && ns) {
-        *ns = JS_GetModuleNamespace(jeet_ctx, definition);
-        if (JS_IsException(*ns)) status = JEET_THREW;
-    }
     return status;
 }
 
@@ -110,28 +110,46 @@ static JeetStatus call(JSValueConst function) {
     return status;
 }
 
+static void throw_unsettled(void) {
+    JS_ThrowTypeError(jeet_ctx, "the module waits for something that never comes (top-level await)");
+}
+
+static JeetStatus call_export(JSModuleDef *module, const char *name, size_t len) {
+    JSValue ns = JS_GetModuleNamespace(jeet_ctx, module);
+    if (JS_IsException(ns)) return JEET_THREW;
+    JSAtom atom = JS_NewAtomLen(jeet_ctx, name, len);
+    JSValue function = atom == JS_ATOM_NULL ? JS_EXCEPTION : JS_GetProperty(jeet_ctx, ns, atom);
+    JS_FreeAtom(jeet_ctx, atom);
+    JS_FreeValue(jeet_ctx, ns);
+    if (JS_IsException(function)) return JEET_THREW;
+    JeetStatus status = JEET_THREW;
+    if (JS_IsFunction(jeet_ctx, function))
+        status = call(function);
+    else
+        JS_ThrowTypeError(jeet_ctx, "the module exports no function '%.*s'", (int)len, name);
+    JS_FreeValue(jeet_ctx, function);
+    return status;
+}
+
 JEET_EXPORT("invoke") void invoke(uint8_t *bytecode, size_t len, uint32_t has_name, char *name, size_t name_len) {
     jeet_enter();
-    JSValue ns = JS_UNDEFINED;
-    JeetStatus status = evaluate(bytecode, len, has_name ? &ns : NULL);
+    JSModuleDef *module;
+    JeetStatus status = evaluate(bytecode, len, &module);
     release(bytecode, len);
     if (status == JEET_OK && has_name) {
-        JSAtom atom = JS_NewAtomLen(jeet_ctx, name, name_len);
-        JSValue function = atom == JS_ATOM_NULL ? JS_EXCEPTION : JS_GetProperty(jeet_ctx, ns, atom);
-        JS_FreeAtom(jeet_ctx, atom);
-        if (JS_IsException(function)) {
-            status = JEET_THREW;
-        } else if (!JS_IsFunction(jeet_ctx, function)) {
-            JS_ThrowTypeError(jeet_ctx, "the module exports no function of the name that was invoked");
-            status = JEET_THREW;
+        if (module) {
+            status = call_export(module, name, name_len);
         } else {
-            status = call(function);
+            throw_unsettled();
+            status = JEET_THREW;
         }
-        JS_FreeValue(jeet_ctx, function);
     }
-    JS_FreeValue(jeet_ctx, ns);
     if (has_name) release(name, name_len);
-    if (status == JEET_OK) return;
+    if (status == JEET_OK) {
+        if (module) js_free_module_def(jeet_ctx, module);
+        jeet_jobs_reset(jeet_ctx); /* Javy ignores rejections that nobody handles */
+        return;
+    }
     size_t text_len = 0;
     char *text = jeet_describe_exception(jeet_ctx, &text_len, NULL);
     if (text) jeet_write_stderr(text, text_len);
@@ -161,9 +179,19 @@ JEET_EXPORT("jeet-compile") Result *jeet_compile(const char *source, size_t len,
 
 JEET_EXPORT("jeet-eval-module") JeetStatus jeet_eval_module(const uint8_t *bytecode, size_t len) {
     jeet_enter();
-    JSValue ns = JS_UNDEFINED;
-    JeetStatus status = evaluate(bytecode, len, &ns);
-    if (status == JEET_OK) jeet_set_namespace(jeet_ctx, ns);
+    JSModuleDef *module;
+    JeetStatus status = evaluate(bytecode, len, &module);
+    if (status == JEET_OK && !module) {
+        throw_unsettled();
+        status = JEET_THREW;
+    }
+    if (status == JEET_OK) {
+        JSValue ns = JS_GetModuleNamespace(jeet_ctx, module);
+        if (JS_IsException(ns))
+            status = JEET_THREW;
+        else
+            jeet_set_namespace(jeet_ctx, ns);
+    }
     return finish(status);
 }
 

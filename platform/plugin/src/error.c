@@ -24,6 +24,16 @@ static char *copy_text(const char *text, size_t len, size_t *out_len) {
     return copy;
 }
 
+/* The value, or for a symbol, which has no string of its own, `Symbol(description)`. */
+JSValue jeet_showable(JSContext *ctx, JSValueConst value) {
+    if (!JS_IsSymbol(value)) return JS_DupValue(ctx, value);
+    JSValue method = JS_GetPropertyStr(ctx, value, "toString");
+    if (JS_IsException(method)) return method;
+    JSValue shown = JS_Call(ctx, method, value, 0, NULL);
+    JS_FreeValue(ctx, method);
+    return shown;
+}
+
 /* A guest's toString or getter may throw in turn: every step here has a plainer one to fall back to. */
 char *jeet_describe_exception(JSContext *ctx, size_t *len, bool *interrupted) {
     static const char unknown[] = "Error: the thrown value cannot be shown";
@@ -31,7 +41,7 @@ char *jeet_describe_exception(JSContext *ctx, size_t *len, bool *interrupted) {
     if (interrupted) *interrupted = JS_IsUncatchableError(thrown);
     JS_ClearUncatchableError(ctx, thrown);
 
-    JSValue shown = JS_IsSymbol(thrown) ? JS_GetPropertyStr(ctx, thrown, "description") : JS_DupValue(ctx, thrown);
+    JSValue shown = jeet_showable(ctx, thrown);
     size_t message_len = 0, stack_len = 0;
     const char *message = JS_IsException(shown) ? NULL : JS_ToCStringLen(ctx, &message_len, shown);
     if (!message) JS_FreeValue(ctx, JS_GetException(ctx));

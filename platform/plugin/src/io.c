@@ -69,16 +69,13 @@ static JSValue console_write(JSContext *ctx, JSValueConst this_value, int argc, 
     char *line = js_malloc(ctx, room);
     if (!line) return JS_EXCEPTION;
     for (int i = 0; i < argc; i++) {
-        bool symbol = JS_IsSymbol(argv[i]);
-        JSValue shown = symbol ? JS_GetPropertyStr(ctx, argv[i], "description") : JS_DupValue(ctx, argv[i]);
+        JSValue shown = jeet_showable(ctx, argv[i]);
         size_t part_len = 0;
-        const char *part = JS_IsException(shown) ? NULL
-                           : symbol && JS_IsUndefined(shown) ? JS_ToCString(ctx, JS_UNDEFINED)
-                                                             : JS_ToCStringLen(ctx, &part_len, shown);
+        const char *part = JS_IsException(shown) ? NULL : JS_ToCStringLen(ctx, &part_len, shown);
         JS_FreeValue(ctx, shown);
         char *larger = line;
-        if (part && len + part_len + 16 > room) {
-            room = (len + part_len + 16) * 2;
+        if (part && len + part_len + 2 > room) {
+            room = (len + part_len + 2) * 2;
             larger = js_realloc(ctx, line, room);
         }
         if (!part || !larger) {
@@ -88,13 +85,8 @@ static JSValue console_write(JSContext *ctx, JSValueConst this_value, int argc, 
         }
         line = larger;
         if (i > 0) line[len++] = ' ';
-        if (symbol) {
-            memcpy(line + len, "Symbol(", 7);
-            len += 7;
-        }
         memcpy(line + len, part, part_len);
         len += part_len;
-        if (symbol) line[len++] = ')';
         JS_FreeCString(ctx, part);
     }
     line[len++] = '\n';
@@ -104,8 +96,8 @@ static JSValue console_write(JSContext *ctx, JSValueConst this_value, int argc, 
 }
 
 static const JSCFunctionListEntry io_functions[] = {
-    JS_CFUNC_DEF("readSync", 2, read_sync),
-    JS_CFUNC_DEF("writeSync", 2, write_sync),
+    JS_CFUNC_DEF2("readSync", 2, read_sync, JS_PROP_C_W_E),
+    JS_CFUNC_DEF2("writeSync", 2, write_sync, JS_PROP_C_W_E),
 };
 
 static const JSCFunctionListEntry console_functions[] = {

@@ -20,6 +20,10 @@ typedef enum {
     JEET_INTERRUPTED = 2, /* stopped by the interrupt or the deadline; the instance is still usable */
 } JeetStatus;
 
+/* quickjs.c, made public by adapt_quickjs.py: frees a module and takes it off the list of those that can be found. Without
+ * imports (runtime.c) nothing else points at a module whose evaluation has settled. */
+void js_free_module_def(JSContext *ctx, JSModuleDef *m);
+
 /* runtime.c: the one runtime of this instance. */
 extern JSRuntime *jeet_rt;
 extern JSContext *jeet_ctx;
@@ -47,6 +51,7 @@ void jeet_arm_interrupt(void);
 
 /* error.c: an exception as text; process end. */
 char *jeet_describe_exception(JSContext *ctx, size_t *len, bool *interrupted); /* malloc'ed; takes the exception */
+JSValue jeet_showable(JSContext *ctx, JSValueConst value);
 void jeet_write_stderr(const char *text, size_t len);
 _Noreturn void jeet_die(const char *text); /* text to stderr, then a trap */
 

@@ -28,6 +28,13 @@ static bool add_intrinsics(JSContext *ctx) {
            JS_AddIntrinsicPromise(ctx) == 0 && JS_AddIntrinsicWeakRef(ctx) == 0 && JS_AddIntrinsicAToB(ctx) == 0;
 }
 
+/* Refuses every import, also of modules that are loaded: a name that another module happens to have opens nothing. */
+static char *no_imports(JSContext *ctx, const char *base, const char *name, void *opaque) {
+    (void)base, (void)opaque;
+    JS_ThrowReferenceError(ctx, "could not load module '%s'", name);
+    return NULL;
+}
+
 static void stop(void) {
     if (!jeet_rt) return;
     jeet_extras_reset(jeet_ctx);
@@ -56,6 +63,7 @@ void jeet_runtime_start(void) {
     jeet_memory_attach(jeet_rt);
     jeet_set_host_stack(HOST_STACK_BYTES);
     jeet_jobs_install(jeet_rt);
+    JS_SetModuleLoaderFunc(jeet_rt, no_imports, NULL, NULL);
     jeet_ctx = JS_NewContextRaw(jeet_rt);
     if (!jeet_ctx || !add_intrinsics(jeet_ctx)) jeet_die("jeet-plugin: no memory for a JavaScript context\n");
     JSValue global = JS_GetGlobalObject(jeet_ctx);
