@@ -60,6 +60,11 @@ begin
           from unnest(p_touch_tasks, p_touch_collections, p_touch_expiries, p_touch_keys) g (task, collection, expiry, keys)
          cross join lateral unnest(string_to_array(g.keys, E'\n')) e (key)
          where s.task_id = g.task and s.collection_id = g.collection and s.key = e.key::json #>> '{}';
+        get diagnostics v_rows = row_count;
+        -- An entry that was swept between its event and this commit: the events run again and find it gone.
+        if v_rows <> (select sum(cardinality(string_to_array(keys, E'\n'))) from unnest(p_touch_keys) keys) then
+            raise exception 'a state entry to refresh is not there' using errcode = '22023';
+        end if;
     end if;
     if cardinality(p_delete_tasks) > 0 then
         delete from jeet_internal.state s

@@ -174,8 +174,18 @@ async def test_expiry_is_stored_by_the_tasks_own_clock_and_a_touch_moves_it_alon
     await commit(writer, [effects(deployed, puts=[Puts(0, 1_700_000_000_123.0, 1, '"a"', "5")])])
     read = "select extract(epoch from expires_at)::float8 * 1000, value from jeet_internal.state"
     assert db.execute(read).fetchone() == (pytest.approx(1_700_000_000_123.0), 5)
-    await commit(writer, [effects(deployed, start=2, end=4, touches=[Touches(0, 1_800_000_000_000.0, '"a"\n"gone"')])])
+    await commit(writer, [effects(deployed, start=2, end=4, touches=[Touches(0, 1_800_000_000_000.0, '"a"')])])
     assert db.execute(read).fetchall() == [(pytest.approx(1_800_000_000_000.0), 5)]
+
+
+async def test_a_refresh_of_an_entry_that_was_swept_meanwhile_is_refused_so_that_its_event_runs_again(
+    db: psycopg.Connection, writer: Connection, deployed: Deployed
+) -> None:
+    await commit(writer, [effects(deployed, puts=[Puts(0, 1.0, 2, '"a"\n"b"', "5\n6")])])
+    db.execute("delete from jeet_internal.state where key = 'b'")
+    with pytest.raises(DataRefused):
+        await commit(writer, [effects(deployed, start=2, end=4, touches=[Touches(0, 2.0, '"a"\n"b"')])])
+    assert checkpoints(db, deployed.tasks)[0] == 2
 
 
 async def test_a_dead_letter_always_fits(db: psycopg.Connection, writer: Connection, deployed: Deployed) -> None:
@@ -233,16 +243,14 @@ async def test_every_statement_of_the_commit_goes_by_index(
         "auto_explain.log_nested_statements": "on",
         "client_min_messages": "log",
     }.items():
-        await writer.execute("select set_config($1, $2, false)", name, value) if False else await writer.fetch(
-            "select set_config($1, $2, false)", name, value
-        )
+        await writer.fetch("select set_config($1, $2, false)", name, value)
     for number in range(7):
         plans.clear()
         work = replace(
             full(deployed),
             start=Offset(2 * number),
             end=Offset(2 * number + 2),
-            touches=[Touches(0, 1.0, '"x"')],
+            touches=[Touches(0, 1.0, '"a"')],
             deletes=[Deletes(0, '"y"')],
             clear_suspects=True,
         )
