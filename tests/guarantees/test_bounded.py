@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import psutil
-from tests.torture.cluster import Cluster
+from tests.torture.cluster import Cluster, wait_for
 from tests.torture.oracle import TOTALS_JS, Generator, check_exact, publish
 
 SIZES = """
@@ -48,6 +48,35 @@ def test_a_function_that_keeps_everything_is_renewed_before_it_is_too_large(data
         cluster.drain("totals")
         check_exact(cluster.db, generator)
         assert psutil.Process(cluster.workers()[0].pid).memory_info().rss < 400 * 1024 * 1024
+
+
+def test_a_task_waits_while_the_stream_it_writes_to_is_over_its_limit(database_url: str) -> None:
+    generator = Generator(seed=34, keys=30)
+    into, out_of = (
+        TOTALS_JS.replace("sink: 'totals'", "sink: 'middle'"),
+        TOTALS_JS.replace("source: 'events'", "source: 'middle'"),
+    )
+    with Cluster(database_url, workers=1) as cluster:
+        cluster.jeet("create_stream", "middle", "--partitions=2", "--max_lag=100", "--key=userId")
+        cluster.deploy(into, "first", "--partitions=2")
+        cluster.deploy(out_of.replace("event.amount", "1"), "second", "--partitions=2")
+        cluster.jeet("pause", "second")
+        publish(cluster.db, "events", generator.events(200))
+        cluster.drain("first")
+        wait_for(
+            lambda: cluster.value("select over_lag from jeet_internal.stream where name = 'middle'"), "over its limit"
+        )
+        looked = "select count(*) from jeet_internal.worker where heartbeat_at > %s + interval '1 second'"
+        since = cluster.value("select clock_timestamp()")
+        wait_for(lambda: cluster.value(looked, since), "the worker has looked since")
+        publish(cluster.db, "events", generator.events(200))
+        since = cluster.value("select clock_timestamp()")
+        wait_for(lambda: cluster.value(looked, since), "time in which it could have gone on")
+        assert cluster.value("select sum(lag) from jeet.lag where function = 'first'") == 200
+        cluster.jeet("resume", "second")
+        cluster.drain("first")
+        cluster.drain("second")
+        assert cluster.value("select count(*) from jeet.stream_events where stream = 'totals'") == 400
 
 
 def test_many_idle_tasks_cost_next_to_nothing(database_url: str) -> None:
