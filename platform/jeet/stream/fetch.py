@@ -60,8 +60,8 @@ class EventsLost(StopTask):
         self.start = want.start
         self.end = Offset(first_offset)
         super().__init__(
-            f"events lost to retention [{want.start},{first_offset}) in partition {want.partition};"
-            f" nothing after them was processed. Accept the loss with a reset, or restore them and raise max_bytes"
+            f"events lost to retention [{want.start},{first_offset}) in partition {want.partition}; nothing after them"
+            " was read. To go on without them, start at a later offset; to keep more, raise the stream's max_bytes"
         )
 
 
