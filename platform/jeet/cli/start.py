@@ -44,3 +44,22 @@ class Start(Group):
 
         figures = demo.run(self.settings, self.out)
         return figures if self.out.json else None
+
+    @command
+    def bench(
+        self,
+        *,
+        events: Annotated[int, "how many to publish and process"] = 300_000,
+        users: Annotated[int, "how many keys"] = 1_000,
+        workers: Annotated[int, "how many worker processes"] = 2,
+        rate: Annotated[int, "events a second while latency and failover are measured"] = 1_000,
+        kills: Annotated[int, "how often a worker is killed"] = 5,
+    ) -> Record:
+        """Measure throughput, latency and failover on this machine.
+
+        A running total per user, on a database of its own that is gone afterwards. Everything shares the machine, this
+        command included. Checked at the end: as many outputs as events, and the same totals in state as in the log.
+        """
+        from jeet import bench
+
+        return bench.run(self.out, events, users, workers, rate, kills)
