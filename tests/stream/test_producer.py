@@ -12,7 +12,8 @@ import pytest
 from asyncpg import Connection
 
 from jeet.errors import JeetError, NotFound, Refused, RetryLater, UsageError
-from jeet.stream.append import Placed, Producer, Published, PublishInterrupted, StreamFull
+from jeet.stream.append import Placed, Producer, Published, PublishInterrupted
+from jeet.stream.delivery import StreamFull
 from logtools import MakeStream
 
 

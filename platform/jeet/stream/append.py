@@ -17,32 +17,12 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from random import Random
 from types import TracebackType
-from typing import TYPE_CHECKING, Any
-
-import asyncpg
 
 from jeet.clock import SYSTEM_CLOCK, Clock
-from jeet.db.backoff import pause_s
-from jeet.db.connect import connect
-from jeet.db.sql import query
-from jeet.db.sqlstates import Verdict, verdict
-from jeet.errors import JeetError, NotFound, Refused, RetryLater, UsageError
+from jeet.errors import Refused, RetryLater, UsageError
 from jeet.ids import Offset, Partition
+from jeet.stream.delivery import Delivery, Unreachable
 from jeet.stream.lines import Block, LineReader, Source
-
-if TYPE_CHECKING:
-    from asyncpg import Connection
-
-NO_STREAM = "JT120"
-OVER_LAG = "JT121"
-SETTING = "JT130"
-_DRIVER_ERRORS = (
-    asyncpg.PostgresError,
-    asyncpg.InterfaceError,
-    asyncpg.InternalClientError,  # a connection that was cut while asyncpg was at it
-    OSError,
-    TimeoutError,
-)
 
 
 @dataclass(frozen=True)
@@ -68,10 +48,6 @@ class Placed:
     offset: Offset
 
 
-class StreamFull(RetryLater):
-    """Consumers of the stream are further behind than its max_lag; nothing of this call was written."""
-
-
 class PublishInterrupted(RetryLater):
     """The database stayed away for longer than the producer's patience. `published` is what is certainly in."""
 
@@ -82,12 +58,6 @@ class PublishInterrupted(RetryLater):
             f"lost the database ({cause}): lines up to {published.lines} are in{doubt}, later ones are not."
             " With --id_field the whole file can be published again without doubling an event"
         )
-
-
-class _Unreachable(JeetError):
-    def __init__(self, cause: BaseException, in_doubt: bool) -> None:
-        self.in_doubt = in_doubt
-        super().__init__(_first_line(cause))
 
 
 class Producer:
@@ -102,13 +72,13 @@ class Producer:
         clock: Clock = SYSTEM_CLOCK,
         random: Random | None = None,
     ) -> None:
-        self._url = database_url
-        self._wait_when_full = wait_when_full
-        self._patience_s = patience_s
-        self._clock = clock
-        self._random = random or Random()
-        self._db: Connection | None = None
-        self._reached = False
+        self._delivery = Delivery(
+            database_url,
+            wait_when_full=wait_when_full,
+            patience_s=patience_s,
+            clock=clock,
+            random=random or Random(),
+        )
 
     async def __aenter__(self) -> Producer:
         return self
@@ -116,7 +86,7 @@ class Producer:
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        self._drop()
+        self._delivery.close()
 
     async def publish(
         self,
@@ -156,12 +126,12 @@ class Producer:
                 texts.append(text)
         sent_ids = None if ids is None else [ids[index] for index in sent]
         try:
-            rows = await self._persist(
+            rows = await self._delivery.run(
                 "publish_texts",
                 (stream, texts, None if keys is None else [keys[index] for index in sent], sent_ids),
                 repeatable=sent_ids is not None and None not in sent_ids,
             )
-        except _Unreachable as error:
+        except Unreachable as error:
             what = "events may be in or not; give each an id to send them again safely"
             raise RetryLater(
                 f"lost the database ({error}): {what if error.in_doubt else 'nothing was written'}"
@@ -208,8 +178,8 @@ class Producer:
         if block.numbers:
             values = (stream, block.text, *paths, uuid.uuid4())
             try:
-                row = (await self._persist("publish_lines", values, repeatable=True))[0]
-            except _Unreachable as error:
+                row = (await self._delivery.run("publish_lines", values, repeatable=True))[0]
+            except Unreachable as error:
                 raise PublishInterrupted(before, block.end if error.in_doubt else None, str(error)) from error
             written, repeated = row["written"], row["repeated"]
             for n, reason in zip(row["refused"], row["reasons"], strict=True):
@@ -223,64 +193,6 @@ class Producer:
             before.repeated + repeated,
             before.refused + len(refused),
         )
-
-    async def _persist(self, name: str, values: tuple[object, ...], *, repeatable: bool) -> list[Any]:
-        """Run a statement until it succeeds, is refused, or patience ends; again after doubt only if repeatable."""
-        failures = 0
-        in_doubt = False
-        began_s = 0.0
-        while True:
-            sent = False
-            try:
-                db = await self._connected()
-                sent = True
-                rows: list[Any] = await db.fetch(query(name), *values)
-                return rows
-            except _DRIVER_ERRORS as error:
-                full = getattr(error, "sqlstate", None) == OVER_LAG
-                if not full or not self._wait_when_full:
-                    in_doubt = self._judge(error, sent, in_doubt)
-                    if in_doubt and not repeatable:
-                        raise _Unreachable(error, in_doubt) from error
-                failures += 1
-                now_s = self._clock.monotonic()
-                if failures == 1 or full:
-                    began_s = now_s
-                elif now_s - began_s > self._patience_s:
-                    raise _Unreachable(error, in_doubt) from error
-            await asyncio.sleep(pause_s(failures, self._random))
-
-    def _judge(self, error: Exception, sent: bool, in_doubt: bool) -> bool:
-        """Whether the statement may have run by now; raises what no repetition would change."""
-        state = getattr(error, "sqlstate", None)
-        if state == NO_STREAM:
-            raise NotFound(_first_line(error)) from error
-        if state == OVER_LAG:
-            raise StreamFull(_first_line(error)) from error
-        if state == SETTING:
-            raise UsageError(_first_line(error)) from error
-        found = verdict(error)
-        if not self._reached:
-            raise JeetError(f"cannot connect to the database; nothing was published: {_first_line(error)}") from error
-        if found is Verdict.DOUBT:
-            self._drop()
-            return in_doubt or sent
-        if found is not Verdict.RETRY:
-            raise JeetError(
-                f"the database refused the statement and wrote nothing of it: {_first_line(error)}"
-            ) from error
-        return in_doubt
-
-    async def _connected(self) -> Connection:
-        if self._db is None or self._db.is_closed():
-            self._db = await connect(self._url, "jeet-producer")
-            self._reached = True
-        return self._db
-
-    def _drop(self) -> None:
-        if self._db is not None:
-            self._db.terminate()
-            self._db = None
 
 
 def _in_thread(read: Callable[[], Block | None]) -> asyncio.Future[Block | None]:
@@ -335,7 +247,3 @@ def _path(path: str | None, flag: str) -> list[str] | None:
     if not all(names):
         raise UsageError(f"--{flag}={path} is not a path: use names joined by dots, such as userId or user.id")
     return names
-
-
-def _first_line(error: BaseException) -> str:
-    return (str(error) or type(error).__name__).splitlines()[0]
