@@ -5,8 +5,8 @@
         assert [out["currentTotal"] for out in run.values()] == [5, 12]
         assert totals.state("totals") == {"u1": 12}
 
-The same sandbox, driver, limits and isolation as in a worker; what a worker adds (partitions, exactly once, recovery) is
-not here. Events are taken as one partition, in order.
+The same sandbox, driver, limits and isolation as in a worker; what a worker adds (partitions, exactly once, recovery)
+is not here. Events are taken as one partition, in order.
 """
 
 from __future__ import annotations

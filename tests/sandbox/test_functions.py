@@ -7,7 +7,8 @@ import json
 import pytest
 
 from jeet.errors import DeployError
-from jeet.sandbox.call import OutputStream
+from jeet.sandbox.call import GuestTrap, OutputStream
+from jeet.sandbox.limits import Limits
 from jeet.testing import MemoryState
 
 from .conftest import TOTALS, Local, Open, batch_of, values
@@ -207,6 +208,31 @@ def test_a_big_batch_passes_whole(instances: Open) -> None:
         expected[event["userId"]] = expected.get(event["userId"], 0) + event["amount"]
         assert output == {"userId": event["userId"], "currentTotal": expected[event["userId"]]}
     assert state.reads == 1
+
+
+@pytest.mark.parametrize(
+    ("count", "text"), [(4000, "x" * 950), (3000, "語" * 400), (4, "x" * (2**20 - 60)), (30, "é🌍" * 7_000)]
+)
+def test_batches_of_four_mebibytes_fit(instances: Open, count: int, text: str) -> None:
+    instance = instances("stream.map(e => { state.last[e.k] = e; return e; })")
+    events = [{"k": f"k{n}", "text": text} for n in range(count)]
+    done = sequence = 0
+    while done < count:
+        result = instance.run(batch_of(events[done:], first=done, committed=sequence))
+        assert result.faults == []
+        assert result.outputs[0].count == result.state[0].puts == result.processed
+        done, sequence = done + result.processed, result.sequence
+
+
+def test_a_plugin_that_shows_no_progress_still_runs_and_stops(instances: Open) -> None:
+    source = "stream.map(e => { state.n.x = (state.n.x ?? 0) + 1; if (e === 'bad') for (;;); return state.n.x; })"
+    instance = instances(source, limits=Limits(event_cpu_ms=40))
+    instance._machine.shared_at = 0
+    result = instance.run(batch_of(list(range(3000))))
+    assert values(result.outputs[0].values) == list(range(1, 3001))
+    with pytest.raises(GuestTrap) as trapped:
+        instance.run(batch_of(["bad"]))
+    assert trapped.value.suspects == range(1)
 
 
 @pytest.mark.parametrize("source", ["const x = 1;", "export const config = {};"])

@@ -288,6 +288,13 @@ def test_what_a_promise_does_after_its_event_does_not_reach_the_next(local: Loca
     assert function.state("late") == {"0": 1, "2": 1}
 
 
+def test_what_runs_on_after_the_batch_is_stopped_and_blamed_on_its_event(local: Local) -> None:
+    source = "stream.map(e => { if (e === 1) Promise.resolve().then(() => { for (;;); }); return e; })"
+    run = local(source, limits=Limits(event_cpu_ms=40)).feed([0, 1, 2])
+    assert run.values() == [0, 2]
+    assert [failure.event for failure in run.failures] == [1]
+
+
 def test_emit_after_the_event_is_refused(local: Local) -> None:
     source = "let kept; export const config = {emits: ['x']}; export default (e, c) => { if (kept) kept.emit('x', 1); kept = c; return 1; }"  # noqa: E501
     run = local(source).feed([0, 1])

@@ -152,7 +152,7 @@ class Instance:
 
     def _drive(self, batch: BatchInput) -> None:
         try:
-            self._call()
+            self._call(batch.count)
             waits = 0
             while self._result is None:
                 # The driver waits for a promise that no job is left to settle.
@@ -160,7 +160,7 @@ class Instance:
                 if waits > batch.count + 1:
                     raise GuestViolation("the guest ended its call without a result", suspects=self._suspects(batch))
                 self._machine.give(b"wait")
-                self._call()
+                self._call(batch.count)
         except GuestTrap as trap:
             if self._machine.host_error is not None:
                 raise self._machine.host_error from None
@@ -172,9 +172,9 @@ class Instance:
         if (broken := self._machine.violation()) is not None:
             raise GuestViolation(broken, suspects=self._suspects(batch))
 
-    def _call(self) -> None:
+    def _call(self, count: int) -> None:
         self._calls += 1
-        self._caller.call_driver(self._machine, self._budget)
+        self._caller.call_driver(self._machine, replace(self._budget, events=count))
 
     def _suspects(self, batch: BatchInput) -> range:
         if self._machine.shares_words:
@@ -241,6 +241,7 @@ class Instance:
             if self._result is not None:
                 self._machine.violate("two results for one batch")
             self._result = payload
+            self._machine.has_finished = True
             return None
         if op == OP_ANSWER:
             self._machine.violate("an answer to no question")

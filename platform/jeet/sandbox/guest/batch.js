@@ -107,10 +107,10 @@ const batch = {
 };
 
 function runBatch(sections) {
+  shared[PROGRESS] = -1; // the host gives what belongs to no event a budget of its own
   const head = batch.open(sections);
   shared[STOP] = 0;
   shared[TIME] = head.now;
-  shared[PROGRESS] = 0;
   faults.length = 0;
   logLines.length = 0;
   batchLogUsed = 0;
@@ -315,6 +315,7 @@ function describeError(error) {
 
 function finish(processed) {
   shared[PROGRESS] = batch.count; // from here on no single event is to blame
+  batch.close();
   const outputs = [];
   const writes = [];
   const columnSections = [];
@@ -326,5 +327,4 @@ function finish(processed) {
   for (let i = 0; i < columnSections.length; i++) sections.push(columnSections[i]);
   for (let i = 0; i < stateSections.length; i++) sections.push(stateSections[i]);
   sendSections(OP_RESULT, sections);
-  batch.close();
 }

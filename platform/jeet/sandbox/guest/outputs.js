@@ -6,7 +6,7 @@
 const columns = [];
 const columnsByName = new Map();
 const added = []; // the column of each output of the running event
-let textLength = 0; // of this batch's outputs; past the bound the batch ends early
+let textLength = 0; // of this batch's outputs and state; past the bound the batch ends early
 const MAX_TEXT = 4194304;
 
 let outputLimit = 1048576;
@@ -156,8 +156,9 @@ function collectOutputs(processed, header, sections) {
     if (count === 0) continue;
     if (column.sources === null && count !== processed) column.explainSources();
     header.push([c, count, column.keys === null ? 0 : 1, column.sources === null ? 0 : 1]);
-    sections.push(column.values.join('\n'));
-    if (column.keys !== null) sections.push(column.keys.join('\n'));
+    sections.push(encoder.encode(column.values.join('\n'))); // bytes at once: memory holds each text as few times as can be
+    column.values = [];
+    if (column.keys !== null) sections.push(encoder.encode(column.keys.join('\n')));
     if (column.sources !== null) sections.push(new Uint8Array(new Uint32Array(column.sources).buffer));
     column.clear();
   }

@@ -537,6 +537,7 @@ function settleLives() {
     if (text !== entry.value || entry.assigned === serial) {
       saveForUndo(entry);
       account(entry, text.length);
+      textLength += text.length;
       markChanged(collection, entry);
       const first = text.charCodeAt(0);
       if (first === 0x7b || first === 0x5b) {
@@ -663,7 +664,8 @@ function collectWrites(header, sections) {
     }
     if (putKeys.length + deleteKeys.length + touchedKeys.length === 0) continue;
     header.push([collection.id, putKeys.length, deleteKeys.length, touchedKeys.length]);
-    sections.push(putKeys.join('\n'), putValues.join('\n'), deleteKeys.join('\n'), touchedKeys.join('\n'));
+    sections.push(encoder.encode(putKeys.join('\n')), encoder.encode(putValues.join('\n')));
+    sections.push(encoder.encode(deleteKeys.join('\n')), encoder.encode(touchedKeys.join('\n')));
   }
 }
 
