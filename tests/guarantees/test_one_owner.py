@@ -82,12 +82,12 @@ def test_a_worker_that_was_stopped_and_wakes_after_its_replacement_commits_nothi
         assert all(epoch >= epochs[task] for task, epoch in late)
 
 
-def test_a_paused_function_commits_nothing_from_the_moment_in_which_pause_returns(database_url: str) -> None:
+def test_pause_and_deploy_hold_from_the_moment_in_which_they_return_and_state_is_kept(database_url: str) -> None:
     generator = Generator(seed=8, keys=20)
     with Cluster(database_url, workers=2) as cluster:
         cluster.deploy(BUSY_JS, "totals", "--partitions=4")
-        for _ in range(3):
-            publish(cluster.db, "events", generator.events(3000))
+        for version in range(2, 5):
+            publish(cluster.db, "events", generator.events(2000))
             moved = positions(cluster.db)
             wait_for(lambda moved=moved: positions(cluster.db) != moved, "the function at work")
             cluster.jeet("pause", "totals")
@@ -98,27 +98,9 @@ def test_a_paused_function_commits_nothing_from_the_moment_in_which_pause_return
             )
             assert positions(cluster.db) == frozen
             cluster.jeet("resume", "totals")
-        cluster.drain("totals")
-        check_exact(cluster.db, generator)
-
-
-def test_a_deploy_takes_over_at_a_batch_boundary_and_keeps_state(database_url: str) -> None:
-    generator = Generator(seed=9, keys=20)
-    with Cluster(database_url, workers=2) as cluster:
-        cluster.deploy(BUSY_JS, "totals", "--partitions=4")
-        for version in range(2, 5):
-            publish(cluster.db, "events", generator.events(2000))
             cluster.deploy(BUSY_JS + f"// {version}", "totals", "--partitions=4")
             assert cluster.sql("select distinct version from jeet.checkpoints") == [(version,)]
-        cluster.drain("totals")
-        check_exact(cluster.db, generator)
-
-
-def test_two_workers_that_both_believe_they_own_a_task_cannot_both_commit(database_url: str) -> None:
-    """The lock is taken away behind the owner's back: the epoch alone decides."""
-    generator = Generator(seed=10, keys=20)
-    with Cluster(database_url, workers=2) as cluster:
-        cluster.deploy(TOTALS_JS, "totals", "--partitions=4")
+        # The lock may even be taken away behind an owner's back: the epoch alone decides.
         for _ in range(10):
             publish(cluster.db, "events", generator.events(200))
             cluster.db.execute("update jeet_internal.task set epoch = epoch + 1")
