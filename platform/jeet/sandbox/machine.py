@@ -292,8 +292,8 @@ class Machine:
         cpu_s, wall_s = budget.cpu_s, budget.wall_s
         unseen = not self.shares_words and budget.events != 1
         if budget.events is not None and (unseen or not 0 <= event < budget.events) and not self.has_finished:
-            # The driver at the start or the end of a batch: its work grows with the batch, not with one event. (Or which
-            # event runs cannot be seen: then only a batch of one is held to one event's budget.)
+            # The driver at the start or the end of a batch: its work grows with the batch, not with one event. Or it
+            # cannot be seen which event runs: then only a batch of one is held to one event's budget.
             cpu_s, wall_s = max(cpu_s, BOOT_BUDGET.cpu_s), max(wall_s, BOOT_BUDGET.wall_s)
         if event != watch[0]:
             watch[0], watch[1], watch[2] = event, cpu, 0.0
