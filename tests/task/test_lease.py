@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import psycopg
 import pytest
 import pytest_asyncio
+from asyncpg import InterfaceError
 
 from jeet.control.lease import Lease, Owner, acquire, release
 from jeet.db.connect import connect
@@ -131,3 +132,15 @@ async def test_commits_of_one_task_in_another_order_than_offered_still_go_in_the
     work = [effects(lease, 0, 1) for lease in leases]
     await commit(connections[0], [work[1], replace(work[0])])
     assert checkpoints(db, deployed.tasks) == [1, 1]
+
+
+async def test_a_takeover_that_fails_on_the_way_leaves_its_connection_fit_for_the_next(
+    database_url: str, db: psycopg.Connection[Any], connections: tuple[Connection, Connection], deployed: Deployed
+) -> None:
+    owner = join(db, deployed)
+    with psycopg.connect(database_url) as stalled:
+        stalled.execute("select from jeet_internal.task where id = %s for update", (deployed.tasks[1],))
+        connections[1].terminate()
+        with pytest.raises(InterfaceError):
+            await acquire(*connections, owner, deployed.tasks)
+        assert await connections[0].fetchval("select 1") == 1

@@ -90,6 +90,8 @@ async def acquire(db: Connection, helper: Connection, owner: Owner, tasks: Seque
     finally:
         if not taking.done():
             taking.cancel()
+            # Until it has ended, the connection would refuse whatever its user does next.
+            await asyncio.gather(taking, return_exceptions=True)
 
 
 async def release(db: Connection, owner: Owner, tasks: Sequence[TaskId]) -> None:
