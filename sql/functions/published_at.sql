@@ -2,7 +2,7 @@
 -- The statement carries its stream as a constant: a parameter would plan, open and lock the segments of all streams.
 -- SECURITY DEFINER: views call it for readers, who may not see the log itself.
 create or replace function jeet_internal.published_at(p_stream int, p_partition int, p_offset bigint)
-returns timestamptz language plpgsql stable security definer set search_path = pg_catalog as $$
+returns timestamptz language plpgsql stable security definer set search_path = pg_catalog, pg_temp as $$
 declare
     v_at timestamptz;
 begin

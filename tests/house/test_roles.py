@@ -95,15 +95,40 @@ def test_every_function_of_ours_is_closed_to_the_public(db: psycopg.Connection) 
     assert open_to_all == []
 
 
-def test_functions_that_act_for_their_owner_have_a_fixed_search_path(db: psycopg.Connection) -> None:
+def test_functions_that_act_for_their_owner_look_into_the_callers_temporary_schema_last(
+    db: psycopg.Connection,
+) -> None:
     loose = db.execute(
         """
         select p.oid::regprocedure::text from pg_proc p
          where p.pronamespace in ('jeet'::regnamespace, 'jeet_internal'::regnamespace) and p.prosecdef
-           and not exists (select from unnest(p.proconfig) c where c like 'search_path=pg_catalog%')
+           and not exists (select from unnest(p.proconfig) c where c ~ '^search_path=pg_catalog(, .*)?, pg_temp$')
         """
     ).fetchall()
     assert loose == []
+
+
+DISGUISES = {
+    "a view": "create temp view pg_stat_activity as"
+    " select a.* from pg_catalog.pg_stat_activity a where pg_temp.taken(null)",
+    "a domain": "create domain pg_temp.timestamptz as pg_catalog.timestamptz check (pg_temp.taken(value))",
+}
+
+
+@pytest.mark.parametrize("disguise", DISGUISES.values(), ids=DISGUISES)
+def test_nothing_that_a_reader_disguises_as_the_systems_own_runs_with_the_owners_rights(
+    acting: As, db: psycopg.Connection, disguise: str
+) -> None:
+    db.execute("select jeet.publish('events', '{\"userId\": \"a\"}')")
+    with acting("jeet_reader") as reader:
+        reader.execute(
+            "create function pg_temp.taken(pg_catalog.timestamptz) returns boolean language plpgsql as"
+            " $$ begin perform set_config('test.ran_as', current_user, false); return true; end $$"
+        )
+        reader.execute(disguise.encode())
+        for view in VIEWS:
+            reader.execute(sql.SQL("table jeet.{}").format(sql.Identifier(view)))
+        assert reader.execute("select current_setting('test.ran_as', true)").fetchone() in [(None,), ("jeet_reader",)]
 
 
 def test_migrating_without_the_right_to_create_roles_works_when_they_exist(
