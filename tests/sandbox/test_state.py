@@ -353,6 +353,38 @@ def test_refresh_by_access_moves_the_expiry_only_after_a_tenth_of_it(instances: 
     assert state.rows[1]["stale"] == ("2", 1_010_000.0)
 
 
+@pytest.mark.parametrize("ttl_ms", [None, 2_000, 10_000, 60_000], ids=["dropped", "shorter", "same", "longer"])
+@pytest.mark.parametrize("before", [(None, "no expiry"), (1_010_000.0, "expiry")], ids=lambda value: value[1])
+@pytest.mark.parametrize("write", ["s.n = (s.n ?? 0) + 1", "s.n = [(s.n?.[0] ?? 0) + 1]", "s.n = `${+(s.n ?? 0) + 1}`"])
+def test_a_changed_ttl_means_the_same_warm_and_reloaded(
+    instances: Open, ttl_ms: int | None, before: tuple[float | None, str], write: str
+) -> None:
+    source = f"stream.map(e => {{ const s = state.a; if (e) {write}; if (e === 2) throw 1; return s.n ?? null; }})"
+    seen = []
+    for warm in (True, False):
+        state = MemoryState({"a": StateConfig(ttl_ms)})
+        state.collection("a")
+        state.rows[1] = {"n": ("[41]" if "[" in write else "41", before[0])}
+        instance = instances(source, state)
+        found = []
+        for number, (events, now_ms) in enumerate(
+            [
+                ([0, 2, 1], 1_000_000.0),
+                ([2, 1], 1_001_000.0),
+                ([0], 1_005_000.0),
+                ([0, 1], 1_010_500.0),
+                ([0], 1_030_000.0),
+            ]
+        ):
+            if not warm:
+                instance = instances(source, state)
+            result = instance.run(batch_of(events, now_ms=now_ms, committed=number if warm else 0))
+            state.apply(result, now_ms)
+            found.append([values(group.values) for group in result.outputs])
+        seen.append((found, state.rows))
+    assert seen[0] == seen[1]
+
+
 def test_changes_that_are_not_known_to_be_committed_are_never_forgotten(instances: Open) -> None:
     state = MemoryState()
     instance = instances(

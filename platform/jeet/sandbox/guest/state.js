@@ -147,6 +147,7 @@ function markChanged(collection, entry) {
   }
   entry.changedBy = eventIndex;
   if (collection.ttl !== null) entry.expires = batchTime + collection.ttl;
+  else if (entry.expires !== null) entry.expires = null; // read with the expiry of a ttl that was taken away since
 }
 
 function expired(entry) {
@@ -392,7 +393,7 @@ function makeProxy(collection) {
     set(_target, key, value, receiver) {
       if (typeof value === 'number' && ttl === null && serial !== 0 && receiver === proxy) {
         const known = map.get(key);
-        if (known !== undefined && known.kind === PLAIN && value <= MAX_INTEGER && value >= -MAX_INTEGER) {
+        if (known !== undefined && known.kind === PLAIN && known.expires === null && value <= MAX_INTEGER && value >= -MAX_INTEGER) {
           lastEntry = known;
           if (known !== slotEntry) {
             if (slotEntry === null && known.undoSerial !== serial) {
