@@ -197,6 +197,7 @@ def test_an_honest_result_is_believed() -> None:
         ({**GOOD, "outputs": [[0, 3, 0, 0]]}, ()),
         (GOOD, (b"one column too many",)),
         ({**GOOD, "state": [[5, 1, 0, 0]]}, (b'"k"', b"1", b"", b"")),
+        ({**GOOD, "state": [[4.0, 1, 0, 0]]}, (b'"k"', b"1", b"", b"")),
         ({**GOOD, "state": [[4, -1, 0, 0]]}, (b"", b"", b"", b"")),
         ({**GOOD, "state": [[4, 1, 0, 0]]}, (b"null", b"1", b"", b"")),
         ({**GOOD, "state": [[4, 1, 0, 0]]}, (b'"k"', b"1\n2", b"", b"")),

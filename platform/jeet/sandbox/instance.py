@@ -300,7 +300,7 @@ class Instance:
         return message((json.dumps({"id": known.id, "ttl_ms": known.ttl_ms, "refresh": known.refresh}).encode(),))
 
     def _check_collection(self, collection: int) -> None:
-        if collection not in self._collection_ids:
+        if type(collection) is not int or collection not in self._collection_ids:  # true and 1.0 equal 1
             raise ValueError("collection")
 
 

@@ -197,7 +197,7 @@ def _writes(
     sections: _Sections, entry: Any, collections: frozenset[int], limits: Limits, fail: Callable[[str], NoReturn]
 ) -> StateWrites:
     collection, puts, deletes, touched = entry
-    if collection not in collections:
+    if not _is_count(collection, 2**63 - 1) or collection not in collections:
         fail(f"state collection {collection!r} was not opened")
     if not all(_is_count(value, 100_000_000) for value in (puts, deletes, touched)):
         fail("state counts that are no counts")
