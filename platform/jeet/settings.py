@@ -5,6 +5,7 @@ Nobody else reads the environment. All faults are reported together.
 
 from __future__ import annotations
 
+import math
 import os
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, fields
@@ -115,7 +116,7 @@ class Settings:
         found = [
             f"JEET_{spec.name.upper()} is {value}: expected a number above 0"
             for spec in fields(self)
-            if isinstance(value := getattr(self, spec.name), int | float) and value <= 0
+            if isinstance(value := getattr(self, spec.name), int | float) and not (math.isfinite(value) and value > 0)
         ]
         if self.heartbeat_s * 3 > self.heartbeat_timeout_s:
             found.append(
