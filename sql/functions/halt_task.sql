@@ -5,7 +5,7 @@ declare
     v_function int;
 begin
     select f.id into v_function from jeet_internal.function f join jeet_internal.task t on t.function_id = f.id
-     where t.id = p_task for update of f;
+     where t.id = p_task for no key update of f;
     update jeet_internal.task set status = 'halted', halt_reason = p_reason, epoch = epoch + 1
      where id = p_task and epoch = p_epoch;
     if not found then

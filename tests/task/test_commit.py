@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 from collections.abc import AsyncIterator
 from dataclasses import replace
@@ -186,6 +187,23 @@ async def test_a_refresh_of_an_entry_that_was_swept_meanwhile_is_refused_so_that
     with pytest.raises(DataRefused):
         await commit(writer, [effects(deployed, start=2, end=4, touches=[Touches(0, 2.0, '"a"\n"b"')])])
     assert checkpoints(db, deployed.tasks)[0] == 2
+
+
+async def test_a_halt_that_meets_a_commit_with_log_lines_waits_for_it_and_neither_fails(
+    db: psycopg.Connection, database_url: str, writer: Connection, deployed: Deployed
+) -> None:
+    halt = "select jeet_internal.halt_task(%s, 0, 'stop')"
+    waits = "select count(*) from pg_stat_activity where wait_event_type = 'Lock' and query like '%halt_task%'"
+    async with await psycopg.AsyncConnection.connect(database_url, autocommit=True) as other:
+        async with writer.transaction():
+            await writer.execute("update jeet_internal.task set crashes = 0 where id = $1", deployed.tasks[0])
+            halting = asyncio.create_task(other.execute(halt, (deployed.tasks[0],)))
+            async with asyncio.timeout(20):
+                while db.execute(waits).fetchone() == (0,):
+                    await asyncio.sleep(0.01)
+            await commit(writer, [full(deployed)])
+        assert await (await halting).fetchone() == (True,)
+    assert traces(db)["logs"] == [("hello",)]
 
 
 async def test_a_dead_letter_always_fits(db: psycopg.Connection, writer: Connection, deployed: Deployed) -> None:
