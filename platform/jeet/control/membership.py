@@ -23,7 +23,7 @@ from queue import SimpleQueue
 import psycopg
 
 from jeet.clock import SYSTEM_CLOCK, Clock
-from jeet.db.connect import SESSION
+from jeet.db.connect import SESSION, hang_up
 from jeet.db.keys import CONTROL_CLASS, TASK_CLASS, WORKER_CLASS
 from jeet.db.sql import query
 from jeet.errors import StopWorker, UsageError
@@ -162,12 +162,8 @@ class Membership:
     def _hang_up(self) -> None:
         """Wake the thread even from a read that will never be answered."""
         self._ring()
-        db = self._db
-        if db is not None and not db.closed:
-            with contextlib.suppress(OSError, psycopg.Error):
-                duplicate = socket.socket(fileno=socket.dup(db.fileno()))
-                with contextlib.closing(duplicate):
-                    duplicate.shutdown(socket.SHUT_RDWR)
+        if self._db is not None:
+            hang_up(self._db)
 
     # ---- in the thread ----
 

@@ -6,11 +6,15 @@ name in pg_stat_activity says which process and which part of it holds the conne
 
 from __future__ import annotations
 
+import contextlib
+import os
+import socket
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 from urllib.parse import urlencode
 
 import asyncpg
+import psycopg
 from psycopg.conninfo import conninfo_to_dict
 
 if TYPE_CHECKING:
@@ -46,13 +50,31 @@ def asyncpg_address(database_url: str) -> str:
 
 
 async def connect(
-    database_url: str, application: str, settings: Mapping[str, str] | None = None, *, timeout_s: float = 10.0
+    database_url: str,
+    application: str,
+    settings: Mapping[str, str] | None = None,
+    *,
+    timeout_s: float = 10.0,
+    statement_s: float | None = None,
 ) -> Connection:
-    """A new connection of its own, never shared through a pool; raises what asyncpg raises."""
+    """A new connection of its own, never shared through a pool; raises what asyncpg raises.
+
+    `statement_s`: after so long without an answer a statement raises TimeoutError, as the way to the server may be cut.
+    """
     return await asyncpg.connect(
         asyncpg_address(database_url),
         timeout=timeout_s,
+        command_timeout=statement_s,
         server_settings={"application_name": application, **SESSION, **(settings or {})},
         max_cached_statement_lifetime=0,
         statement_cache_size=256,
     )
+
+
+def hang_up(db: psycopg.Connection) -> None:
+    """Cut a connection that another thread may be waiting on, even for an answer that will never come."""
+    if not db.closed:
+        with contextlib.suppress(OSError, psycopg.Error):
+            duplicate = socket.socket(fileno=os.dup(db.fileno()))
+            with contextlib.closing(duplicate):
+                duplicate.shutdown(socket.SHUT_RDWR)

@@ -30,8 +30,10 @@ class InDoubt(JeetError):
 class DataConnection:
     """Used by one coroutine at a time."""
 
-    def __init__(self, database_url: str, application: str, settings: Mapping[str, str]) -> None:
+    def __init__(self, database_url: str, application: str, settings: Mapping[str, str], statement_s: float) -> None:
+        """`statement_s`: how long an answer may take, beyond what the server itself allows a statement."""
         self._url = database_url
+        self._statement_s = statement_s
         self._application = application
         self._settings = settings
         self._db: Connection | None = None
@@ -42,7 +44,7 @@ class DataConnection:
         """The connection; what the driver raises becomes RetryLater, and any doubt closes the connection."""
         try:
             if self._db is None or self._db.is_closed():
-                self._db = await connect(self._url, self._application, self._settings)
+                self._db = await connect(self._url, self._application, self._settings, statement_s=self._statement_s)
             yield self._db
         except DRIVER_ERRORS as error:
             if verdict(error) is not Verdict.RETRY:

@@ -96,11 +96,14 @@ class Lane:
         self._least_spent_s = 0.0
         self._halts: list[tuple[RunningTask, Halt]] = []
         self._writing: asyncio.Task[None] | None = None
-        self._reads = DataConnection(settings.database_url, f"jeet-worker fetch {name}", settings.session())
+        self._reads = DataConnection(
+            settings.database_url, f"jeet-worker fetch {name}", settings.session(), settings.commit_timeout_s + 5
+        )
         self._writer = Writer(
             settings.database_url,
             f"jeet-worker commit {name}",
             settings.session(),
+            settings.commit_timeout_s + 5,
             on_lost=self._lost,
             on_halt=lambda task, halt: self._halts.append((task, halt)),
             clock=clock,
@@ -196,7 +199,7 @@ class Lane:
             turn.task.in_cycle = True
         try:
             if await self._prepare(turns):
-                await asyncio.get_running_loop().run_in_executor(self._thread, self._run_guests, turns)
+                await self._run_in_thread(turns)
             if self._writing is not None:
                 await asyncio.shield(self._writing)
         finally:
@@ -231,6 +234,15 @@ class Lane:
         for task, _ in found.halts:
             task.wait_until = float("inf")
         return any(turn.events is not None and turn.effects is None for turn in turns)
+
+    async def _run_in_thread(self, turns: Sequence[Turn]) -> None:
+        running = asyncio.get_running_loop().run_in_executor(self._thread, self._run_guests, turns)
+        while not running.done():
+            _, late = await asyncio.wait([running], timeout=self._settings.commit_timeout_s)
+            if late:
+                # No guest runs for so long: it waits for state, and the way to the server is cut.
+                self.state.hang_up()
+        running.result()
 
     def _run_guests(self, turns: Sequence[Turn]) -> None:
         """In the lane's thread: run the turns that have events, until the cycle has taken long enough."""

@@ -85,8 +85,8 @@ class TaskLoop:
         self._stir = asyncio.Event()
         self._draining = False
         bounded = {"statement_timeout": "10000", "lock_timeout": "10000"}
-        self._control = DataConnection(settings.database_url, "jeet-worker control", bounded)
-        self._helper = DataConnection(settings.database_url, "jeet-worker helper", bounded)
+        self._control = DataConnection(settings.database_url, "jeet-worker control", bounded, 15.0)
+        self._helper = DataConnection(settings.database_url, "jeet-worker helper", bounded, 15.0)
 
     def look_again(self) -> None:
         """Something may have changed: look now."""

@@ -15,7 +15,7 @@ from typing import Any, TypeVar
 
 import psycopg
 
-from jeet.db.connect import SESSION
+from jeet.db.connect import SESSION, hang_up
 from jeet.db.sql import query
 from jeet.errors import RetryLater
 from jeet.ids import FunctionId, TaskId
@@ -63,6 +63,11 @@ class StateConnection:
         for name, value in {**SESSION, "statement_timeout": str(int(self._timeout_s * 1000))}.items():
             db.execute("select set_config(%s, %s, false)", (name, value))
         return db
+
+    def hang_up(self) -> None:
+        """Called from another thread when a read has not been answered for too long: it fails then."""
+        if self._db is not None:
+            hang_up(self._db)
 
     def close(self) -> None:
         if self._db is not None:

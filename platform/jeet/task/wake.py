@@ -76,8 +76,8 @@ class Wake:
         failures = 0
         while True:
             try:
-                settings = {"statement_timeout": "10000", "synchronous_commit": "off"}
-                db = await connect(self._url, "jeet-worker wake", settings)
+                settings = {"statement_timeout": "3000", "synchronous_commit": "off"}
+                db = await connect(self._url, "jeet-worker wake", settings, statement_s=3.0)
                 try:
                     db.add_termination_listener(lambda _: self._rung.set())
                     await db.add_listener(CHANNEL, self._heard)

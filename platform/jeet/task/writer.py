@@ -34,13 +34,14 @@ class Writer:
         database_url: str,
         application: str,
         settings: Mapping[str, str],
+        statement_s: float,
         *,
         on_lost: Callable[[RunningTask], None],
         on_halt: Callable[[RunningTask, Halt], None],
         clock: Clock,
         random: Random,
     ) -> None:
-        self._connection = DataConnection(database_url, application, settings)
+        self._connection = DataConnection(database_url, application, settings, statement_s)
         self._on_lost = on_lost
         self._on_halt = on_halt
         self._clock = clock
