@@ -2,7 +2,7 @@
 create or replace function jeet_internal.id_path_fault(p_event json, p_path text[]) returns text
 language plpgsql stable set search_path = pg_catalog, pg_temp as $$
 declare
-    v_json text := (p_event #> p_path)::text;
+    v_json text := jeet_internal.value_at(p_event, p_path)::text;
     v_id   text := jeet_internal.key_of_json(v_json);
     v_name text := to_json(array_to_string(p_path, '.'))::text;
 begin

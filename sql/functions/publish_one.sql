@@ -25,7 +25,7 @@ begin
     if v_fault is null then
         if v_stream.key is not null then
             v_path := string_to_array(v_stream.key, '.');
-            v_json := (p_event::json #> v_path)::text;
+            v_json := jeet_internal.value_at(p_event::json, v_path)::text;
             v_key := coalesce(jeet_internal.key_of_json(v_json), p_key);
         end if;
         if v_json is not null and (v_key <> p_key or jeet_internal.key_of_json(v_json) is null)

@@ -57,7 +57,7 @@ begin
                                    or own_id is null and p_id_path is not null as bad
                               from (select n, suspect, value, key, id, key_json,
                                            jeet_internal.key_of_json(key_json) as own_key, jeet_internal.key_of_json(id_json) as own_id
-                                      from (select n, suspect, value, key, id, (value #> v_path)::text as key_json, (value #> p_id_path)::text as id_json
+                                      from (select n, suspect, value, key, id, jeet_internal.value_at(value, v_path)::text as key_json, jeet_internal.value_at(value, p_id_path)::text as id_json
                                               from (select n, text::json as value, key, id,
                                                            not v_judged and octet_length(text) > 256 and (octet_length(text) > 1048576 or jeet_internal.openers(text) > 128) as suspect
                                                       from unnest(p_texts, p_keys, p_ids, v_faults) with ordinality e (text, key, id, fault, n)

@@ -87,6 +87,40 @@ def test_the_key_comes_from_the_event_or_beside_it_but_never_two_ways(
     db.execute(call, (json.dumps({"user": {"id": "é" * 512}}), None))
 
 
+REPEATED_NAMES = [
+    ("a.b", '{"a":{"b":"first"},"a":{}}', None),
+    ("a.b", '{"a":{"b":"first"},"a":3}', None),
+    ("a.b", '{"a":{"b":"first"},"a":{"b":"last"}}', "last"),
+    ("a.b", '{"a":{"b":"first"},"c":{"b":"other"},"a":{"b":1,"b":"last"}}', "last"),
+    ("a.b.c", '{"a":{"b":{"c":"first"}},"a":{"b":{}}}', None),
+    ("a.b.c", '{"a":{"b":{"c":"first"},"b":{}}}', None),
+    ("a.0.c", '{"a":[{"c":"first","c":"last"}]}', "last"),
+]
+
+
+@pytest.mark.parametrize(("path", "event", "key"), REPEATED_NAMES)
+def test_of_repeated_names_on_the_way_to_key_and_id_the_last_counts_as_in_javascript(
+    db: psycopg.Connection, make_stream: MakeStream, path: str, event: str, key: str | None
+) -> None:
+    make_stream("keyed", 8, key=path)
+    make_stream("plain", 8)
+    one = "select jeet.publish('keyed', %s::text)"
+    if key is None:
+        refused(db, "JT110", "key_missing", one, event)
+    else:
+        db.execute(one, (event,))
+    reasons = [
+        db.execute("select error from jeet.publish_many('keyed', array[%s::json])", (event,)).fetchone(),
+        db.execute(
+            "select reasons[1] from jeet.publish_lines('plain', %s, id_path => string_to_array(%s, '.'))", (event, path)
+        ).fetchone(),
+    ]
+    codes = [reason and reason[0] and reason[0].split(":")[0] for reason in reasons]
+    assert codes == ([None, None] if key else ["key_missing", "id_missing"])
+    assert [row[2] for row in log(db, "keyed")] == [key, key] * bool(key)
+    assert db.execute("select id from jeet_internal.publish_id").fetchall() == [(key,)] * bool(key)
+
+
 def test_without_keys_events_go_round_and_with_an_id_by_it(db: psycopg.Connection, make_stream: MakeStream) -> None:
     make_stream("plain", 4)
     places = [db.execute("select (jeet.publish('plain', '1')).partition").fetchone() for _ in range(8)]
