@@ -15,7 +15,7 @@ declare
     c_columns constant text := $sql$
         count(*)::int as count, coalesce(convert_to(string_agg(value::text, E'\n'), 'UTF8'), '') as vals,
         case when count(key) > 0 then convert_to(string_agg(coalesce(to_json(key)::text, 'null'), E'\n'), 'UTF8') else '' end as keys,
-        coalesce(convert_to(string_agg(round(date_part('epoch', coalesce(ts, published_at)) * 1000)::bigint::text, E'\n'), 'UTF8'), '') as timestamps,
+        coalesce(convert_to(string_agg(round(date_part('epoch', case when jeet_internal.is_time(ts) then ts else published_at end) * 1000)::bigint::text, E'\n'), 'UTF8'), '') as timestamps,
         case when count(headers) > 0 then convert_to(string_agg(coalesce(headers::text, 'null'), E'\n'), 'UTF8') else '' end as headers$sql$;
     v_ends    bigint[];
     v_firsts  bigint[];

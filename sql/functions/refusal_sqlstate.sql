@@ -20,6 +20,7 @@ language sql immutable set search_path = pg_catalog, pg_temp as $$
         when 'id_bytes' then 'JT116'
         when 'headers_type' then 'JT117'
         when 'headers_bytes' then 'JT118'
+        when 'ts_range' then 'JT119'
         when 'no_stream' then 'JT120'
         when 'over_lag' then 'JT121'
         when 'stream_setting' then 'JT130'

@@ -45,6 +45,20 @@ async def test_several_partitions_of_several_streams_come_in_the_order_asked_for
     assert found[1].head + found[3].head == 40
 
 
+@pytest.mark.parametrize("time", ["infinity", "-infinity", "294276-12-31"])
+async def test_a_time_that_should_not_be_in_the_log_keeps_nobody_from_reading(
+    db: psycopg.Connection, data: Connection, make_stream: MakeStream, time: str
+) -> None:
+    s = make_stream("s", 2)
+    append(db, s, [str(n) for n in range(40)], [str(n) for n in range(40)])
+    db.execute("update jeet_internal.event set ts = %s::timestamptz where partition = 1", (time,))
+    for wanted in ([want(s, 1, 0)], [want(s, 0, 0), want(s, 1, 0)]):
+        for fetched in await fetch(data, wanted):
+            times = [int(text) for text in fetched.timestamps.split(b"\n")]
+            assert fetched.count == len(times) > 0
+            assert all(abs(text - fetched.now_ms) < 60_000 for text in times)
+
+
 async def test_times_and_headers_go_with_their_events(
     db: psycopg.Connection, data: Connection, make_stream: MakeStream
 ) -> None:

@@ -142,6 +142,16 @@ def test_time_and_headers_are_kept_and_checked(db: psycopg.Connection, make_stre
     refused(db, "JT106", "integer_range", call, Jsonb({"h": 2**60}))
 
 
+def test_a_time_that_javascript_has_not_is_refused(db: psycopg.Connection, make_stream: MakeStream) -> None:
+    make_stream("orders", 1)
+    call = "select jeet.publish('orders', '1', ts => %s::timestamptz)"
+    for time in ("infinity", "-infinity", "275760-09-13 00:00:00.001+00", "294276-12-31"):
+        refused(db, "JT119", "ts_range", call, time)
+    for time in ("275760-09-13 00:00:00+00", "4713-01-01 BC", "1969-12-31 23:59:59.9+00"):
+        db.execute(call, (time,))
+    assert db.execute("select head from jeet.streams where name = 'orders'").fetchone() == (3,)
+
+
 def test_line_breaks_between_tokens_become_spaces_and_nothing_else_is_touched(
     db: psycopg.Connection, make_stream: MakeStream
 ) -> None:
