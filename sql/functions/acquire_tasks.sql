@@ -9,22 +9,27 @@ language plpgsql as $$
 #variable_conflict use_column
 declare
     v_task int;
+    v_died boolean;
     v_now  timestamptz;
 begin
     foreach v_task in array (select array_agg(id order by id) from unnest(p_tasks) id) loop
         -- The row lock first: the reading of the clock and of the owner must come after the wait.
-        perform from jeet_internal.task t where t.id = v_task for update;
+        -- An owner that did not release the task died with it.
+        select t.unowned_since is null and t.worker_id <> p_worker into v_died
+          from jeet_internal.task t where t.id = v_task for update;
         v_now := clock_timestamp();
         update jeet_internal.task t
            set epoch = t.epoch + 1, version = f.version, worker_id = p_worker, backend_pid = p_backend_pid,
                acquired_at = v_now, unowned_since = null,
-               -- An owner that did not release the task died with it.
-               crashes = t.crashes + case when t.unowned_since is null and t.worker_id <> p_worker then 1 else 0 end,
+               crashes = t.crashes + case when v_died then 1 else 0 end,
                ttl_hold = jeet_internal.ttl_hold_now(t, v_now)
           from jeet_internal.function f
          where t.id = v_task and f.id = t.function_id and f.status <> 'paused' and t.status = 'running'
            and exists (select from jeet_internal.assignment a where a.task_id = t.id and a.worker_id = p_worker);
         if found then
+            update jeet_internal.inbox i
+               set begun = false, attempts = i.attempts + case when v_died then 1 else 0 end
+             where i.task_id = v_task and i.begun;
             return query
             select t.id, t.function_id, f.name, t.stage, t.partition, t.epoch, t.version, t.crashes,
                    (extract(epoch from t.ttl_hold) * 1000)::float8, f.on_error, s.inputs,

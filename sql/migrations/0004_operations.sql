@@ -55,6 +55,8 @@ create table jeet_internal.inbox (
     task_id        int not null references jeet_internal.task on delete cascade,
     dead_letter_id bigint not null references jeet_internal.dead_letter on delete cascade,
     requested_at   timestamptz not null default clock_timestamp(),
+    begun          boolean not null default false,       -- it runs, or its owner died while it did
+    attempts       int not null default 0,               -- times that its owner died while it ran
     primary key (task_id, dead_letter_id)
 );
 

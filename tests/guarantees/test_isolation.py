@@ -99,6 +99,33 @@ def test_an_event_that_ends_the_process_each_time_is_set_aside(database_url: str
         check_exact(cluster.db, generator)
 
 
+def test_a_redriven_event_that_ends_the_process_each_time_goes_back_to_the_dead_letters(database_url: str) -> None:
+    """Nothing else waits, so the worker that burns CPU runs it; innocents that were redriven with it go well."""
+    patient = {"JEET_EVENT_CPU_MS": "60000", "JEET_EVENT_WALL_MS": "90000", "JEET_MAX_ATTEMPTS": "2"}
+    failing = TOTALS_JS.replace("  return {", "  throw new Error('not yet');\n  return {")
+    with Cluster(database_url, workers=1, environment=patient) as cluster:
+        cluster.deploy(failing, "totals", "--partitions=1")
+        events = [{"id": n, "userId": f"u{n}", "amount": 1} for n in range(3)]
+        publish(cluster.db, "events", [*events, {"id": 3, "userId": "u3", "amount": 1, "bad": True}])
+        cluster.drain("totals")
+        cluster.deploy(POISON_JS, "totals", "--partitions=1")
+        cluster.jeet("dlq", "redrive", "totals", "--all")
+        burning = "select count(*) from jeet_internal.inbox where begun and attempts = %s"
+        for death in range(2):
+            wait_for(lambda death=death: cluster.value(burning, death), "it runs")
+            victim = cluster.workers()[0].pid
+            before = cpu_s(victim)
+            wait_for(lambda victim=victim, before=before: cpu_s(victim) > before + 1.0, "it burns")
+            os.kill(victim, signal.SIGKILL)
+            wait_for(lambda victim=victim: victim not in [worker.pid for worker in cluster.workers()], "its end")
+            cluster.start("worker")
+        wait_for(lambda: not cluster.value("select count(*) from jeet_internal.inbox"), "the inbox is empty")
+        dead = cluster.sql('select "offset", status, attempts, error from jeet.dead_letters order by 1')
+        assert [row[:3] for row in dead] == [(0, "redriven", 2), (1, "redriven", 2), (2, "redriven", 2), (3, "open", 3)]
+        assert "ended the worker process 2 times" in dead[3][3]
+        assert cluster.value("select sum(value::text::int) from jeet.state where collection = 'totals'") == 3
+
+
 def running_the_poison(cluster: Cluster) -> int | None:
     """The worker that burns CPU while nothing is committed, or None once the event was set aside."""
     owned = (

@@ -262,3 +262,33 @@ async def test_a_commit_carries_all_ready_tasks(database_url: str, db: psycopg.C
     commits = db.execute("select count(distinct committed_at) from jeet_internal.checkpoint").fetchone()
     assert commits is not None
     assert commits[0] <= 4
+
+
+def fail_all(db: psycopg.Connection[Any], deployed: Deployed, count: int) -> None:
+    """Dead letters for the first events of partition 0, all of them to be run again."""
+    db.execute(
+        'insert into jeet_internal.dead_letter (task_id, stream_id, "offset", event, error, version)'
+        " select %s, %s, o, '{}', 'failed', 1 from generate_series(0, %s - 1) o",
+        (deployed.tasks[0], deployed.source, count),
+    )
+    db.execute("select jeet_internal.redrive_dead_letters(array(select id from jeet_internal.dead_letter))")
+
+
+async def test_redriven_events_are_read_in_batches_of_bounded_bytes(
+    database_url: str, db: psycopg.Connection[Any]
+) -> None:
+    deployed = deploy_by_hand(db, partitions=1)
+    values = "\n".join(json.dumps({"n": n, "text": "x" * size}) for n, size in enumerate([900] * 9 + [5000, 900]))
+    keys = "\n".join(['"k"'] * 11)
+    db.execute("select jeet_internal.append(%s, %s, %s)", ([deployed.source], [keys], [values]))
+    db.execute("update jeet_internal.checkpoint set next_offset = 11")
+    fail_all(db, deployed, 11)
+    program = Program()
+    async with running_lane(database_url, batch_bytes=3000) as (lane, _):
+        task = running_task(lane, deployed, program)
+        task.cursors[0].committed = task.cursors[0].read = Offset(11)
+        task.has_inbox = True
+        lane.add(task)
+        await until(lambda: len(numbers(db, deployed)) == 11)
+    assert [batch.count for batch in program.batches] == [3, 3, 3, 1, 1]
+    assert numbers(db, deployed) == list(range(11))

@@ -36,22 +36,24 @@ async def prepare(
     """Give each turn its events (none if there are none), or the effects of setting its event aside."""
     found = Prepared()
     by_stream: dict[int, list[Turn]] = defaultdict(list)
+    deaths: dict[Turn, int] = {}
     for turn in turns:
         if turn.cursor is None:
-            await _read_inbox(db, turn, clock)
+            deaths[turn] = await _read_inbox(db, turn, max_bytes, clock)
         else:
             by_stream[turn.cursor.stream].append(turn)
     for together in by_stream.values():
         await _read_in_order(db, together, max_bytes, clock, found)
     for turn in turns:
         # Last of all, so that what is on record did run.
+        if turn.cursor is None and turn.events is not None:
+            await _begin(db, turn, turn.events, deaths[turn], max_attempts, found)
         if turn.events is not None and _needs_record(turn):
             await _record(db, turn, turn.events, found)
         attempts = turn.task.crashed.get(turn.events.start, 0) if turn.events is not None and turn.alone else 0
         # The first attempt on record may have been that of a whole piece: one alone must have followed.
         if attempts >= max(max_attempts, 2) and turn.cursor is not None:
-            error = f"this event ended the worker process {attempts} times; it was not run again"
-            turn.task.set_aside(turn, Fault(0, error, "", None), attempts)
+            turn.task.set_aside(turn, Fault(0, _ended(attempts), "", None), attempts)
     return found
 
 
@@ -120,15 +122,23 @@ def _batch(turn: Turn, fetched: Fetched, read_at: float) -> BatchInput:
     )
 
 
-async def _read_inbox(db: Connection, turn: Turn, clock: Clock) -> None:
-    """Redriven events, oldest request first: from the log, or from the dead letter if the log has let go of them."""
-    rows = await db.fetch(query("read_inbox"), turn.task.lease.task_id, turn.task.lease.partition, turn.limit)
+async def _read_inbox(db: Connection, turn: Turn, max_bytes: int, clock: Clock) -> int:
+    """Redriven events, oldest request first: from the log, or from the dead letter if the log has let go of them.
+
+    Returns how often an owner died while they ran; those that one died with come singly.
+    """
+    lease = turn.task.lease
+    rows = await db.fetch(query("read_inbox"), lease.task_id, lease.partition, turn.limit, max_bytes)
     # A batch has one input, whose events its offsets name, and one number of attempts, which its events are told.
     rows = [row for row in rows if (row["stream_id"], row["attempts"]) == (rows[0]["stream_id"], rows[0]["attempts"])]
+    if rows and rows[0]["deaths"]:
+        rows, turn.alone = rows[:1], True
+    else:
+        rows = [row for row in rows if not row["deaths"]]
     if not rows:
         turn.task.has_inbox = False
         turn.task.inbox_size = INBOX_SIZE
-        return
+        return 0
     headers = [row["headers"] or "null" for row in rows]
     batch = BatchInput(
         first_offset=rows[0]["offset"],
@@ -143,3 +153,23 @@ async def _read_inbox(db: Connection, turn: Turn, clock: Clock) -> None:
         offsets=[row["offset"] for row in rows],
     )
     turn.events = Events(rows[0]["stream_id"], batch, [row["id"] for row in rows])
+    return int(rows[0]["deaths"])
+
+
+async def _begin(db: Connection, turn: Turn, events: Events, deaths: int, max_attempts: int, found: Prepared) -> None:
+    """Mark redriven events as running, or take out one that ended the process each time: it stays a dead letter."""
+    lease = turn.task.lease
+    # The first death may have been that of a whole batch: one alone must have followed.
+    if deaths >= max(max_attempts, 2):
+        turn.task.set_aside(turn, Fault(0, _ended(deaths), "", None), deaths)
+        return
+    held = await db.fetchval(
+        "select jeet_internal.begin_redrives($1, $2, $3)", lease.task_id, lease.epoch, events.inbox
+    )
+    if not held:
+        turn.events = None
+        found.lost.append(turn.task)
+
+
+def _ended(times: int) -> str:
+    return f"this event ended the worker process {times} times; it was not run again"
