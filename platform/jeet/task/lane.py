@@ -11,11 +11,9 @@ the old commit to end, and then reads where it left the checkpoint.
 from __future__ import annotations
 
 import asyncio
-import time
 from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from random import Random
 from typing import Any
 
@@ -23,8 +21,8 @@ from jeet.clock import SYSTEM_CLOCK, Clock
 from jeet.errors import RetryLater, SandboxError
 from jeet.ids import FunctionId, Offset, TaskId
 from jeet.sandbox.call import BatchResult
-from jeet.sandbox.instance import Instance
 from jeet.task.data import DataConnection
+from jeet.task.guests import GuestThread
 from jeet.task.pause import pause
 from jeet.task.prepare import prepare
 from jeet.task.retry import backoff_s
@@ -109,7 +107,13 @@ class Lane:
             clock=clock,
             random=self._random,
         )
-        self._thread = ThreadPoolExecutor(1, thread_name_prefix=f"lane-{name}")
+        self._guests = GuestThread(
+            f"lane-{name}",
+            self.state,
+            cycle_s=CYCLE_BATCHES * settings.slice_s,
+            stall_s=settings.commit_timeout_s,
+            clock=clock,
+        )
 
     # ---- what the task loop calls ----
 
@@ -199,7 +203,7 @@ class Lane:
             turn.task.in_cycle = True
         try:
             if await self._prepare(turns):
-                await self._run_in_thread(turns)
+                await self._guests.run(turns)
             if self._writing is not None:
                 await asyncio.shield(self._writing)
         finally:
@@ -234,45 +238,6 @@ class Lane:
         for task, _ in found.halts:
             task.wait_until = float("inf")
         return any(turn.events is not None and turn.effects is None for turn in turns)
-
-    async def _run_in_thread(self, turns: Sequence[Turn]) -> None:
-        running = asyncio.get_running_loop().run_in_executor(self._thread, self._run_guests, turns)
-        while not running.done():
-            _, late = await asyncio.wait([running], timeout=self._settings.commit_timeout_s)
-            if late:
-                # No guest runs for so long: it waits for state, and the way to the server is cut.
-                self.state.hang_up()
-        running.result()
-
-    def _run_guests(self, turns: Sequence[Turn]) -> None:
-        """In the lane's thread: run the turns that have events, until the cycle has taken long enough."""
-        ends_at = self._clock.monotonic() + CYCLE_BATCHES * self._settings.slice_s
-        ran = False
-        for turn in turns:
-            task, events = turn.task, turn.events
-            if events is None or turn.effects is not None or turn.stale:
-                continue
-            if ran and self._clock.monotonic() > ends_at:
-                return
-            ran = True
-            began_s, began_at = time.thread_time(), self._clock.monotonic()
-            try:
-                if task.instance is None:
-                    task.instance = task.program.instantiate(task.lease, task.state)
-                # The guest's time and the expiry that is stored start from the same reading of the clock.
-                now = self._clock.monotonic()
-                batch = replace(
-                    events.batch,
-                    now_ms=events.batch.now_ms + (now - events.batch.fetched_at) * 1000,
-                    fetched_at=now,
-                    committed_through=task.committed_sequence,
-                )
-                turn.events = replace(events, batch=batch)
-                turn.outcome = task.instance.run(batch)
-            except Exception as error:  # noqa: BLE001 - whatever it is concerns this batch only, and `settle` judges it
-                turn.outcome = error
-            turn.spent_s = time.thread_time() - began_s
-            turn.took_s = self._clock.monotonic() - began_at
 
     def _settle(self, turns: Sequence[Turn]) -> None:
         now = self._clock.monotonic()
@@ -325,7 +290,7 @@ class Lane:
     def _after(self, turns: Sequence[Turn]) -> None:
         """Once the turns are committed or undone."""
         for turn in turns:
-            self._close_doomed(turn.task)
+            self._guests.close_doomed(turn.task)
             self._let_go_if_quiet(turn.task)
             self._wake_up(turn.task)
         self._bound_memory()
@@ -379,7 +344,7 @@ class Lane:
     def _forget(self, task: RunningTask) -> None:
         self._awake.discard(task)
         self._wake.forget(task.lease.task_id)
-        self._close_doomed(task)
+        self._guests.close_doomed(task)
         if task.gone is not None and not task.gone.done():
             task.gone.set_result(None)
 
@@ -395,14 +360,9 @@ class Lane:
             if not task.in_cycle and not task.uncommitted:
                 excess -= task.memory_bytes
                 task.doom()
-                self._close_doomed(task)
+                self._guests.close_doomed(task)
                 if excess <= 0:
                     return
-
-    def _close_doomed(self, task: RunningTask) -> None:
-        """Instances end in the thread they lived in."""
-        while task.doomed:
-            self._thread.submit(_close_instance, task.doomed.pop())
 
     async def _close(self) -> None:
         if self._writing is not None:
@@ -412,18 +372,10 @@ class Lane:
             await asyncio.gather(self._writing, return_exceptions=True)
         for task in self.tasks.values():
             task.doom()
-            self._close_doomed(task)
+            self._guests.close_doomed(task)
             if task.gone is not None and not task.gone.done():
                 task.gone.set_result(None)
         self.tasks.clear()
         self._writer.terminate()
         self._reads.terminate()
-        self._thread.submit(self.state.close)
-        self._thread.shutdown(wait=False)
-
-
-def _close_instance(instance: Instance) -> None:
-    try:
-        instance.close()
-    except Exception as error:  # noqa: BLE001 - it is being thrown away
-        log.warning("instance did not close cleanly", exc=error)
+        self._guests.end()
