@@ -249,12 +249,21 @@ def _shared_buffers_mb() -> int:
 def _wait_ready(where: Place, process: subprocess.Popen[bytes], wait_s: float) -> None:
     """Return when a query is answered. Crash recovery may take its time; a server that ended will not come."""
     deadline = time.monotonic() + wait_s
-    while not _answers(where.url("postgres")):
+    while not (_says_ready(where, process.pid) and _answers(where.url("postgres"))):
         if process.poll() is not None:
             raise JeetError(f"the embedded Postgres ended at once with code {process.returncode}: {_last_words(where)}")
         if time.monotonic() > deadline:
             raise JeetError(f"the embedded Postgres gave no answer within {wait_s:.0f} s: {_last_words(where)}")
         time.sleep(0.02)
+
+
+def _says_ready(where: Place, pid: int) -> bool:
+    """Whether our own server wrote that it takes connections: asked before, it would log each refusal."""
+    try:
+        lines = (where.data / "postmaster.pid").read_text().splitlines()
+    except OSError:
+        return False
+    return len(lines) > 7 and lines[0].strip() == str(pid) and lines[7].strip() == "ready"
 
 
 def _ensure_database(where: Place) -> None:
