@@ -12,6 +12,8 @@ declare
     v_ids     text[];
     v_again   int[];
     v_known   text[];
+    v_places  int[];     -- where those of v_again are that an earlier call wrote: as seen in the same look, as an id may expire
+    v_at      bigint[];
     v_rows    bigint;
 begin
     loop
@@ -23,9 +25,11 @@ begin
             select array_agg(n order by o) filter (where fresh), array_agg(place order by o) filter (where fresh),
                    array_agg(key order by o) filter (where fresh), array_agg(value order by o) filter (where fresh),
                    array_agg(id order by o) filter (where fresh),
-                   array_agg(n order by o) filter (where not fresh), array_agg(id order by o) filter (where not fresh)
-              into written, partitions, v_keys, v_values, v_ids, v_again, v_known
-              from (select e.*, e.id is null or i.id is null and row_number() over (partition by e.id order by e.n) = 1 as fresh
+                   array_agg(n order by o) filter (where not fresh), array_agg(id order by o) filter (where not fresh),
+                   array_agg(known_place order by o) filter (where not fresh), array_agg(known_at order by o) filter (where not fresh)
+              into written, partitions, v_keys, v_values, v_ids, v_again, v_known, v_places, v_at
+              from (select e.*, i.partition as known_place, i."offset" as known_at,
+                           e.id is null or i.id is null and row_number() over (partition by e.id order by e.n) = 1 as fresh
                       from unnest(p_numbers, p_partitions, p_keys, p_values, p_ids) with ordinality e (n, place, key, value, id, o)
                       left join jeet_internal.publish_id i on i.stream_id = p_stream and i.id = e.id and i.expires_at > v_now) known;
             if written is not null then
@@ -49,11 +53,11 @@ begin
     end loop;
     repeated := coalesce(cardinality(v_again), 0);
     if repeated > 0 then
-        select coalesce(written, '{}') || array_agg(e.n order by e.n), coalesce(partitions, '{}') || array_agg(i.partition order by e.n),
-               coalesce(offsets, '{}') || array_agg(i."offset" order by e.n)
+        select coalesce(written, '{}') || array_agg(e.n order by e.n), coalesce(partitions, '{}') || array_agg(coalesce(e.place, w.place) order by e.n),
+               coalesce(offsets, '{}') || array_agg(coalesce(e.at, w.at) order by e.n)
           into written, partitions, offsets
-          from unnest(v_again, v_known) e (n, id)
-          join jeet_internal.publish_id i on i.stream_id = p_stream and i.id = e.id;
+          from unnest(v_again, v_known, v_places, v_at) e (n, id, place, at)
+          left join unnest(v_ids, partitions, offsets) w (id, place, at) on w.id = e.id;
     end if;
 end $$;
 revoke all on function jeet_internal.insert_rows_once(int, int[], int[], text[], json[], text[]) from public;

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import random
 import threading
+import time
 from typing import Any
 
 import psycopg
@@ -64,6 +65,36 @@ def test_after_its_window_an_id_counts_as_new(db: psycopg.Connection, make_strea
     db.execute(expire)
     offsets += [db.execute(statement).fetchone() for statement in (bulk, call)]
     assert offsets == [(0,), (0,), (0,), (1,), (1,), (2,), (2,)]
+
+
+def test_an_id_that_expires_while_it_is_published_again_still_has_its_place(
+    database_url: str, db: psycopg.Connection, make_stream: MakeStream
+) -> None:
+    s = make_stream("s", 1)
+    first = db.execute("select * from jeet.publish('s', '1', id => 'a')").fetchone()
+    found: list[Any] = []
+
+    def publish() -> None:
+        with psycopg.connect(database_url, autocommit=True) as other:
+            call = (
+                """select partition, "offset", error from jeet.publish_many('s', '{1,2,3}'::json[], null, '{a,b,b}')"""
+            )
+            found.extend(other.execute(call).fetchall())
+
+    # Halfway, after it has looked for the ids and before it answers, the call waits for this transaction's id.
+    with psycopg.connect(database_url) as blocker:
+        blocker.execute("insert into jeet_internal.publish_id values (%s, 'b', 0, 9, 'infinity')", (s,))
+        publishing = threading.Thread(target=publish)
+        publishing.start()
+        waits = "select count(*) from pg_stat_activity where wait_event_type = 'Lock' and query like '%publish_many%'"
+        deadline = time.monotonic() + 20
+        while db.execute(waits).fetchone() == (0,):
+            assert time.monotonic() < deadline
+            time.sleep(0.01)
+        db.execute("delete from jeet_internal.publish_id where id = 'a'")
+        blocker.rollback()
+    publishing.join()
+    assert found == [(*(first or ()), None), (0, 1, None), (0, 1, None)]
 
 
 def test_many_publishers_of_the_same_ids_at_once_write_each_once(database_url: str, make_stream: MakeStream) -> None:
