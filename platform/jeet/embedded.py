@@ -439,6 +439,12 @@ def _as_user(user: User | None, death: signal.Signals) -> Callable[[], None]:
 
 def client(arguments: Sequence[str], url: str) -> None:
     """Become psql, the one on the PATH or else the embedded one, connected to `url`. Does not return."""
+    from psycopg.conninfo import conninfo_to_dict, make_conninfo
+
     psql = shutil.which("psql") or str(_installed() / "bin" / "psql")
+    parts = conninfo_to_dict(url)
+    # Arguments can be read by every user of the machine, the environment cannot.
+    password = parts.pop("password", None)
+    environment = os.environ | ({} if password is None else {"PGPASSWORD": str(password)})
     sys.stdout.flush()
-    os.execv(psql, [psql, url, *arguments])
+    os.execve(psql, [psql, make_conninfo(**parts), *arguments], environment)

@@ -204,6 +204,27 @@ def test_databases_of_a_new_cluster_may_be_migrated_at_once(empty_home: Path) ->
         assert errors == []
 
 
+def test_roles_that_may_not_be_made_are_warned_of_and_made_up_for_later(empty_home: Path) -> None:
+    with embedded.start(empty_home) as server:
+        with psycopg.connect(server.url, autocommit=True) as admin:
+            admin.execute("create role owner login")
+            admin.execute("create database d owner owner")
+        as_owner = server.place.url("d").replace("postgres@", "owner@")
+        warnings = migrate(as_owner).warnings
+        assert [role for role in ("jeet_reader", "jeet_producer", "jeet_worker") if role in " ".join(warnings)] == [
+            "jeet_reader",
+            "jeet_producer",
+            "jeet_worker",
+        ]
+        assert all("run jeet migrate again" in warning for warning in warnings)
+        with psycopg.connect(server.place.url("d"), autocommit=True) as admin:
+            for role in ("jeet_reader", "jeet_producer", "jeet_worker"):
+                admin.execute(f"create role {role}".encode())
+            assert migrate(as_owner).warnings == ()
+            admin.execute("set role jeet_reader")
+            assert admin.execute("table jeet.functions").fetchall() == []
+
+
 def test_a_crash_in_the_middle_of_a_start_leaves_a_home_that_starts(empty_home: Path) -> None:
     for wait_s in (0.05, 0.2, 0.4):
         process = subprocess.Popen([sys.executable, "-c", HOLD, str(empty_home)], stdout=subprocess.DEVNULL)
