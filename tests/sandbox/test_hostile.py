@@ -8,7 +8,8 @@ import struct
 import pytest
 
 from jeet.sandbox.call import BatchInput, GuestTrap, GuestViolation, InstanceSpec, OutputStream
-from jeet.sandbox.machine import BOOT_BUDGET, message
+from jeet.sandbox.frames import message
+from jeet.sandbox.machine import BOOT_BUDGET
 from jeet.sandbox.plugin import Plugin
 from jeet.sandbox.result import TextRefused, read_result
 from jeet.testing import MemoryState

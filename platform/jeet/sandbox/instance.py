@@ -27,19 +27,17 @@ from jeet.sandbox.call import (
     InstanceSpec,
     StateReader,
 )
-from jeet.sandbox.machine import (
-    BOOT_BUDGET,
+from jeet.sandbox.frames import (
     OP_ANSWER,
     OP_COLLECTION,
     OP_READ,
     OP_RESULT,
     OP_SCAN,
     PROGRESS,
-    Budget,
-    Machine,
     message,
     split_sections,
 )
+from jeet.sandbox.machine import BOOT_BUDGET, Budget, Machine
 from jeet.sandbox.result import TextRefused, read_result
 from jeet.sandbox.schema import InputSchema
 

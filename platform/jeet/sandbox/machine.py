@@ -22,11 +22,21 @@ from wasmtime import _ffi as ffi
 from jeet.sandbox import wasi
 from jeet.sandbox.call import GuestTrap, TrapKind
 from jeet.sandbox.engine import Engine
+from jeet.sandbox.frames import (
+    FRAME_MARK,
+    HEADER,
+    OP_SHARED,
+    OP_TIME,
+    PROGRESS,
+    PROOF,
+    PROOF_FIRST,
+    PROOF_SECOND,
+    STOP,
+    TIME,
+    WORDS,
+    message,
+)
 
-FRAME_MARK = b"\x00J"
-_HEADER = struct.Struct("<2sBxI")
-_WORDS = 8  # f64 words shared with the driver
-PROGRESS, STOP, TIME, PROOF = range(4)
 _STDERR_KEPT = 16 * 1024
 _LONGEST_WAIT_COUNTED_S = 0.1
 
@@ -175,14 +185,14 @@ class Machine:
             if not data.startswith(FRAME_MARK):
                 self._stderr = (self._stderr + data)[-_STDERR_KEPT:]
                 return True
-            if len(data) < _HEADER.size:
+            if len(data) < HEADER.size:
                 return self._violate("a frame with a short header")
-            _mark, self._frame_op, self._frame_left = _HEADER.unpack_from(data)
+            _mark, self._frame_op, self._frame_left = HEADER.unpack_from(data)
             if self._frame_left > self._memory_limit:
                 return self._violate("a frame larger than the guest's memory")
             self._frame = frame = bytearray()
-            data = data[_HEADER.size :]
-            pointer += _HEADER.size
+            data = data[HEADER.size :]
+            pointer += HEADER.size
         if len(data) > self._frame_left:
             return self._violate("more bytes than the frame announced")
         frame += data
@@ -194,11 +204,11 @@ class Machine:
 
     def _act(self, op: int, payload: bytes, pointer: int) -> bool:
         if op == OP_SHARED:
-            if self.shared_at == 0 and len(payload) == 8 * _WORDS and payload[8 * PROOF :][:8] == _PROOF_FIRST:
+            if self.shared_at == 0 and len(payload) == 8 * WORDS and payload[8 * PROOF :][:8] == PROOF_FIRST:
                 self.shared_at = pointer
             return True
         if op == OP_TIME:
-            seen = self.shared_at != 0 and self.memory_read(self.shared_at + 8 * PROOF, 8) == _PROOF_SECOND
+            seen = self.shared_at != 0 and self.memory_read(self.shared_at + 8 * PROOF, 8) == PROOF_SECOND
             if not seen:
                 self.shared_at = 0
             self.give(b'{"now":%.3f,"shared":%s}' % (self._clock(), b"true" if seen else b"false"))
@@ -359,37 +369,6 @@ class _Entered:
         wasi.current.guest = self._outer
         if isinstance(error, wasmtime.WasmtimeError | wasmtime.Trap):
             raise self._machine.trap(error) from error
-
-
-OP_SHARED, OP_READ, OP_SCAN, OP_COLLECTION, OP_RESULT, OP_ANSWER, OP_PROGRESS, OP_TIME = range(1, 9)
-_PROOF_FIRST = struct.pack("<d", 12345)
-_PROOF_SECOND = struct.pack("<d", 67890)
-
-
-def message(sections: tuple[bytes, ...]) -> bytes:
-    """Sections as one message to the driver: total, count, lengths, bytes (guest/wire.js reads it)."""
-    count = len(sections)
-    lengths = struct.pack(f"<{count + 1}I", count, *map(len, sections))
-    body = b"".join(sections)
-    return struct.pack("<I", len(lengths) + len(body)) + lengths + body
-
-
-def split_sections(payload: bytes) -> list[bytes] | None:
-    """The sections of a frame of the driver, or None if it is not well formed."""
-    if len(payload) < 4:
-        return None
-    (count,) = struct.unpack_from("<I", payload)
-    start = 4 + 4 * count
-    if count > 4096 or start > len(payload):
-        return None
-    lengths = struct.unpack_from(f"<{count}I", payload, 4)
-    if start + sum(lengths) != len(payload):
-        return None
-    sections = []
-    for length in lengths:
-        sections.append(payload[start : start + length])
-        start += length
-    return sections
 
 
 def _no_frames(_op: int, _payload: bytes) -> bytes | None:

@@ -9,11 +9,10 @@ from __future__ import annotations
 
 import hashlib
 import json
-import re
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 
 import wasmtime
@@ -23,39 +22,23 @@ from jeet.sandbox import wasi
 from jeet.sandbox.call import GuestTrap, InstanceSpec, StateReader, TrapKind
 from jeet.sandbox.describe import Description, emits_of
 from jeet.sandbox.engine import WASM_STACK_BYTES, Engine
+from jeet.sandbox.frames import OP_ANSWER
 from jeet.sandbox.instance import DriverRefused, Instance, ask_driver
 from jeet.sandbox.limits import Limits
-from jeet.sandbox.machine import BOOT_BUDGET, MODULE_BUDGET, OP_ANSWER, Budget, Machine
-from jeet.sandbox.module import CALL_SOURCE, DRIVER_FIRST_LINE, driver_source, read_bytecode, write_dynamic_module
+from jeet.sandbox.machine import BOOT_BUDGET, MODULE_BUDGET, Budget, Machine
+from jeet.sandbox.module import CALL_SOURCE, driver_source, read_bytecode, write_dynamic_module
+from jeet.sandbox.probe import CONFIGURATIONS, PROBES, Traits, probe
 from jeet.sandbox.schema import check_schema
 from jeet.sandbox.snapshot import Snapshot, keeps_state_in_memory
 from jeet.sandbox.snapshot import take as take_snapshot
 from jeet.sandbox.source import Source, read_source
+from jeet.sandbox.trace import ModuleFailed, SyntaxFault, deploy_error, module_failed, place, syntax_fault
+from jeet.sandbox.wasmfile import MAGIC, custom_section
 
 BUILT_IN = Path(__file__).with_name("jeet-plugin.wasm")
 _EXPORTS = ("memory", "initialize-runtime", "cabi_realloc", "compile-src", "invoke")
 _COMPILE_MEMORY = 256 * 1024 * 1024
 _OUTSIDE_HEAP = 3 * 1024 * 1024  # of the built-in plugin's memory: stack, reserve, what an allocator leaves unused
-
-# What initialize-runtime may read from stdin (Javy's own plugin does; others do not). The first that works is kept.
-_CONFIGURATIONS: tuple[bytes | None, ...] = (
-    b'{"javy-stream-io":true,"text-encoding":true,"event-loop":true,"simd-json-builtins":false}',
-    b'{"event-loop":true}',
-    b"",
-    None,  # already initialised: do not call it
-)
-_PROBE = """
-const say = (text) => {
-  const bytes = new TextEncoder().encode(text);
-  const frame = new Uint8Array(8 + bytes.length);
-  frame.set([0, 0x4a, %d, 0, bytes.length, 0, 0, 0]);
-  frame.set(bytes, 8);
-  Javy.IO.writeSync(2, frame);
-};
-say('io');
-%s
-"""
-_PLACE = re.compile(r"\(?function\.mjs:(\d+)(:\d+)?\)?")
 
 
 @dataclass(frozen=True)
@@ -99,7 +82,8 @@ class Plugin:
         self.runs_jobs = True
         """whether promises work: the plugin's event loop is on"""
         if not self.has_extras:
-            self._configuration, self.runs_jobs = self._probe()
+            traits = self._traits()
+            self._configuration, self.runs_jobs = CONFIGURATIONS[traits.configuration], traits.runs_jobs
         self._snapshots = keeps_state_in_memory(wasm)
         self._snapshot: Snapshot | None = None
         self._snapshot_lock = threading.Lock()
@@ -113,11 +97,11 @@ class Plugin:
         read = read_source(source, filename, limits.source_bytes)
         try:
             bytecode = self._compile(read.text)
-        except _SyntaxFault:
+        except SyntaxFault:
             lines = source.count("\n") + 1
             try:
                 self._compile(source)
-            except _SyntaxFault as original:
+            except SyntaxFault as original:
                 fault = original
             raise DeployError(f"{filename}:{min(max(fault.line, 1), lines)}: {fault.what}") from None
         return Compiled(bytecode=bytecode, plugin_hash=self.hash, filename=filename, source=read)
@@ -144,9 +128,9 @@ class Plugin:
                 failed, at, length = _three_words(machine.memory_read(result, 12))
                 found = machine.memory_read(at, length)
             except GuestTrap as trap:
-                raise _SyntaxFault(f"the source cannot be compiled: {trap}", 1) from trap
+                raise SyntaxFault(f"the source cannot be compiled: {trap}", 1) from trap
         if failed:
-            raise _syntax_fault(found.decode("utf-8", "replace"))
+            raise syntax_fault(found.decode("utf-8", "replace"))
         return found
 
     def _own_bytecode(self, kind: str, source: str) -> bytes:
@@ -155,7 +139,7 @@ class Plugin:
         if known is None:
             try:
                 known = self._compile(source)
-            except _SyntaxFault as fault:
+            except SyntaxFault as fault:
                 raise PluginError(
                     f"{self.path} cannot compile Jeet's own code: {fault.what} (line {fault.line})"
                 ) from fault
@@ -172,7 +156,7 @@ class Plugin:
                 self._boot(machine, compiled, spec)
                 graph_text, config_text = ask_driver(machine, self, BOOT_BUDGET, b"describe")
             except DriverRefused as refused:
-                raise _deploy_error(compiled.filename, refused.error, refused.stack) from None
+                raise deploy_error(compiled.filename, refused.error, refused.stack) from None
             except GuestTrap as trap:
                 raise DeployError(f"{compiled.filename}: the module's top level {trap}") from None
         graph = json.loads(graph_text)["graph"]
@@ -261,13 +245,13 @@ class Plugin:
             status = machine.call("jeet-eval-module", pointer, len(bytecode), budget=budget)
             machine.call("cabi_realloc", pointer, len(bytecode), 1, 0)
             if status != 0:
-                raise _module_failed(_last_error(machine))
+                raise module_failed(_last_error(machine))
         else:
             try:
                 self._invoke(machine, bytecode, budget)
             except GuestTrap as trap:
                 if trap.kind == "abort":
-                    raise _module_failed(str(trap).removeprefix("the JavaScript engine aborted: ")) from None
+                    raise module_failed(str(trap).removeprefix("the JavaScript engine aborted: ")) from None
                 raise
 
     def _invoke(self, machine: Machine, bytecode: bytes, budget: Budget) -> None:
@@ -337,35 +321,20 @@ class Plugin:
         if machine.has("jeet-host-stack"):
             machine.call("jeet-host-stack", WASM_STACK_BYTES)
 
-    def _probe(self) -> tuple[bytes | None, bool]:
-        """Which configuration this plugin wants, and whether it then runs promise jobs."""
-        digest = hashlib.sha256(f"{self.hash} {_PROBE} {_CONFIGURATIONS}".encode()).hexdigest()
+    def _traits(self) -> Traits:
+        digest = hashlib.sha256(f"{self.hash} {PROBES}".encode()).hexdigest()
         known = self._engine.cached("probe", digest)
         if known is not None:
-            found = json.loads(known)
-            return _CONFIGURATIONS[found["configuration"]], bool(found["jobs"])
-        best: tuple[int, bool] | None = None
-        reason = ""
-        for index, configuration in enumerate(_CONFIGURATIONS):
-            self._configuration = configuration
-            said, problem = self._say("")
-            if "io" not in said:
-                reason = reason or problem
-                continue
-            jobs = "job" in self._say("Promise.resolve().then(() => say('job'));")[0]
-            if best is None or jobs:
-                best = (index, jobs)
-            if jobs:
-                break
-        if best is None:
-            raise PluginError(
-                f"{self.path} cannot serve: {reason or 'it gave no sign of life'}; a Javy plugin needs Javy.IO"
-                " (javy_stream_io) and TextEncoder (text_encoding)"
-            )
-        self._engine.keep("probe", digest, json.dumps({"configuration": best[0], "jobs": best[1]}).encode())
-        return _CONFIGURATIONS[best[0]], best[1]
+            return Traits(**json.loads(known))
+        try:
+            traits = probe(self._run_probe)
+        except PluginError as error:
+            raise PluginError(f"{self.path}: {error}") from None
+        self._engine.keep("probe", digest, json.dumps(asdict(traits)).encode())
+        return traits
 
-    def _say(self, more: str) -> tuple[list[str], str]:
+    def _run_probe(self, configuration: bytes | None, source: str) -> tuple[list[str], str]:
+        self._configuration = configuration
         said: list[str] = []
 
         def on_frame(op: int, payload: bytes) -> None:
@@ -373,68 +342,16 @@ class Plugin:
                 said.append(payload.decode("utf-8", "replace"))
 
         try:
-            bytecode = self._compile(_PROBE % (OP_ANSWER, more))
+            bytecode = self._compile(source)
             with self._machine(_COMPILE_MEMORY) as machine:
                 machine.on_frame = on_frame
                 self._invoke(machine, bytecode, BOOT_BUDGET)
-        except (GuestTrap, _SyntaxFault) as error:
+        except (GuestTrap, SyntaxFault) as error:
             return said, str(error).splitlines()[0]
         return said, ""
 
 
 _ENTRY = b"__jeet"
-
-
-class _SyntaxFault(Exception):
-    def __init__(self, what: str, line: int) -> None:
-        self.what = what
-        self.line = line
-        super().__init__(what)
-
-
-class ModuleFailed(Exception):
-    """A module's top level threw."""
-
-    def __init__(self, error: str, stack: str) -> None:
-        self.error = error
-        self.stack = stack
-        super().__init__(error)
-
-
-def _module_failed(text: str) -> ModuleFailed:
-    first, _, rest = text.partition("\n")
-    return ModuleFailed(first.strip(), rest)
-
-
-def _syntax_fault(message: str) -> _SyntaxFault:
-    first, _, rest = message.partition("\n")
-    found = _PLACE.search(rest) or _PLACE.search(first)
-    what = re.sub(r"^(Error|SyntaxError): ", "SyntaxError: ", first.strip())
-    if not what.startswith("SyntaxError"):
-        what = f"SyntaxError: {what}"
-    return _SyntaxFault(what, int(found.group(1)) if found else 1)
-
-
-def _deploy_error(filename: str, error: str, stack: str) -> DeployError:
-    found = next((match for match in _PLACE.finditer(stack) if int(match.group(1)) < DRIVER_FIRST_LINE), None)
-    where = f"{filename}:{found.group(1)}" if found else filename
-    return DeployError(f"{where}: {error.splitlines()[0] if error else 'the module failed'}")
-
-
-def place(stack: str, filename: str) -> str:
-    """A stack of the guest with the driver's frames taken out and the user's file named."""
-    kept: list[str] = []
-    for line in stack.splitlines():
-        found = _PLACE.search(line)
-        if found is not None:
-            if int(found.group(1)) >= DRIVER_FIRST_LINE:
-                continue
-            line = line.replace("function.mjs", filename)
-        elif "(native)" in line and not kept:
-            continue
-        if line.strip():
-            kept.append(line)
-    return "\n".join(kept)
 
 
 def _last_error(machine: Machine) -> str:
@@ -476,28 +393,13 @@ def _open_message(spec: InstanceSpec, compiled: Compiled) -> bytes:
 
 
 def _namespace(wasm: bytes, path: Path) -> str:
-    """The custom section that names the module under which dynamic modules link."""
-    if wasm[:8] != b"\0asm\1\0\0\0":
+    """The name of the module under which dynamic modules link."""
+    if not wasm.startswith(MAGIC):
         raise PluginError(f"{path} is not a WebAssembly module; check JEET_JAVY_PLUGIN")
-    at = 8
-    while at < len(wasm):
-        section = wasm[at]
-        size, body = _u32(wasm, at + 1)
-        if section == 0:
-            length, start = _u32(wasm, body)
-            if wasm[start : start + length] == b"import_namespace":
-                return wasm[start + length : body + size].decode("utf-8", "replace")
-        at = body + size
-    raise PluginError(f"{path} is not a Javy plugin: it has no section import_namespace")
-
-
-def _u32(data: bytes, at: int) -> tuple[int, int]:
-    result = shift = 0
-    while at < len(data):
-        byte = data[at]
-        at += 1
-        result |= (byte & 0x7F) << shift
-        shift += 7
-        if byte < 0x80:
-            return result, at
-    return result, at
+    try:
+        found = custom_section(wasm, "import_namespace")
+    except IndexError:
+        raise PluginError(f"{path} is cut off; copy the plugin again") from None
+    if found is None:
+        raise PluginError(f"{path} is not a Javy plugin: it has no section import_namespace")
+    return found.decode("utf-8", "replace")

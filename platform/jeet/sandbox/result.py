@@ -24,9 +24,9 @@ from jeet.sandbox.call import (
     OutputGroup,
     StateWrites,
 )
+from jeet.sandbox.frames import split_sections
 from jeet.sandbox.gate import Verdict, are_keys, check_column, cut_text
 from jeet.sandbox.limits import Limits
-from jeet.sandbox.machine import split_sections
 
 _LEVELS = frozenset(get_args(LogLevel))
 _MAX_LOG_BYTES = 2 * 1024 * 1024

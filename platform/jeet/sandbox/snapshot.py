@@ -10,6 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from jeet.sandbox.machine import Machine
+from jeet.sandbox.wasmfile import mutable_globals
 
 _PAGE = 4096
 
@@ -51,41 +52,5 @@ def take(started: Machine, fresh: Machine) -> Snapshot:
 
 def keeps_state_in_memory(wasm: bytes) -> bool:
     """Whether the module has at most one mutable global."""
-    at = 8
-    while at < len(wasm):
-        section = wasm[at]
-        size, body = _u32(wasm, at + 1)
-        if section == 6:
-            return _mutable_globals(wasm, body) <= 1
-        at = body + size
-    return True
-
-
-def _mutable_globals(wasm: bytes, at: int) -> int:
-    count, at = _u32(wasm, at)
-    mutable = 0
-    for _ in range(count):
-        mutable += wasm[at + 1]
-        at += 2
-        opcode = wasm[at]
-        if opcode not in (0x41, 0x42):  # i32.const, i64.const: what compilers write
-            return 2
-        at += 1
-        while wasm[at] & 0x80:
-            at += 1
-        at += 1
-        if wasm[at] != 0x0B:
-            return 2
-        at += 1
-    return mutable
-
-
-def _u32(data: bytes, at: int) -> tuple[int, int]:
-    result = shift = 0
-    while True:
-        byte = data[at]
-        at += 1
-        result |= (byte & 0x7F) << shift
-        shift += 7
-        if byte < 0x80:
-            return result, at
+    mutable = mutable_globals(wasm)
+    return mutable is not None and mutable <= 1

@@ -1,0 +1,158 @@
+// The cache of entries: filled from the host on demand and ahead of it, enumerated in key order, bounded.
+
+// How many rows may be asked for at once, so that the answer stays near FETCH_BYTES.
+function fetchable(collection, first, most) {
+  if (collection.rowsRead < 100) return first;
+  const rows = floor(FETCH_BYTES / (collection.bytesRead / collection.rowsRead + 1));
+  return rows < 1 ? 1 : rows > most ? most : rows;
+}
+
+// Asks the host once for this key and for all keys that the rest of the batch will probably want.
+function fetchMissing(collection, entry) {
+  const wanted = [entry];
+  if (collection.prefetchedIn !== batchNumber) {
+    const most = fetchable(collection, FIRST_PREFETCH_KEYS, PREFETCH_KEYS);
+    // If there are more than may be asked for at once, the next miss goes on from there.
+    if (addLikely(collection, entry.key, wanted, most)) collection.prefetchedIn = batchNumber;
+  }
+  const names = [];
+  for (let i = 0; i < wanted.length; i++) names.push(wanted[i].keyText);
+  const [expiries, values] = askText(OP_READ, `{"c":${collection.id},"k":[${names.join(',')}]}`);
+  const expiresAt = expiries.length > 0 ? parse(decoder.decode(expiries)) : null;
+  const texts = decoder.decode(values).split('\n');
+  if (texts.length !== wanted.length) throw new InternalFault('the host answered for other keys than asked');
+  for (let i = 0; i < wanted.length; i++) {
+    const text = texts[i];
+    if (text === '') wanted[i].kind = ABSENT;
+    else store(wanted[i], text, expiresAt === null ? null : expiresAt[i]);
+  }
+}
+
+// Adds entries for keys that later events of this batch will ask for: the events' own keys if this key is its event's
+// key, else the values of the field of the event that this key was taken from. False if there was no room for all.
+function addLikely(collection, key, wanted, most) {
+  const { map } = collection;
+  const { count } = batch;
+  if (key === batch.keyAt(eventIndex)) {
+    for (let i = eventIndex + 1; i < count; i++) {
+      const next = batch.keyAt(i);
+      if (next === null || map.has(next)) continue;
+      if (wanted.length >= most) return false;
+      const text = batch.keyTextAt(i);
+      if (text.length > keyLimit) continue;
+      const entry = new Entry(collection, next, text);
+      map.set(next, entry);
+      usage.entries += 1;
+      wanted.push(entry);
+    }
+    return true;
+  }
+  const event = batch.valueAt(eventIndex);
+  if (event === null || typeof event !== 'object') return true;
+  const field = fieldOf(collection, event, key);
+  if (field === null) return true;
+  for (let i = eventIndex + 1; i < count; i++) {
+    const later = batch.valueAt(i);
+    if (later === null || typeof later !== 'object') continue;
+    const value = later[field];
+    if (typeof value !== 'string' && typeof value !== 'number') continue;
+    const next = `${value}`;
+    if (map.has(next) || next.length * 3 > keyLimit) continue;
+    if (wanted.length >= most) return false;
+    wanted.push(newEntry(collection, next));
+  }
+  return true;
+}
+
+function fieldOf(collection, event, key) {
+  const { field } = collection;
+  if (field !== null && `${event[field]}` === key) return field;
+  collection.field = null;
+  const names = keysOf(event);
+  for (let i = 0; i < names.length; i++) {
+    const value = event[names[i]];
+    if (value === key || (typeof value === 'number' && `${value}` === key)) {
+      collection.field = names[i];
+      break;
+    }
+  }
+  return collection.field;
+}
+
+function compareByCodePoint(a, b) {
+  // UTF-8 byte order is code point order, which differs from UTF-16 order only where surrogates meet other units.
+  const length = a.length < b.length ? a.length : b.length;
+  for (let i = 0; i < length; i++) {
+    let x = a.charCodeAt(i);
+    let y = b.charCodeAt(i);
+    if (x === y) continue;
+    if (x >= 0xd800 && y >= 0xd800) {
+      x = x >= 0xe000 ? x - 0x800 : x + 0x2000;
+      y = y >= 0xe000 ? y - 0x800 : y + 0x2000;
+    }
+    return x - y;
+  }
+  return a.length - b.length;
+}
+
+// All keys that this event can see, in key order: the host's pages under what is not committed yet.
+function enumerate(collection) {
+  requireEvent();
+  lastEntry = null;
+  lastCollection = collection;
+  lastCollectionOf = serial;
+  const names = new Set();
+  let after = null;
+  for (;;) {
+    const limit = fetchable(collection, SCAN_PAGE, 1000);
+    const [head, values] = ask(OP_SCAN, { c: collection.id, after, limit });
+    const page = parse(decoder.decode(head));
+    const texts = page.keys.length > 0 ? decoder.decode(values).split('\n') : [];
+    for (let i = 0; i < page.keys.length; i++) {
+      const key = page.keys[i];
+      let entry = collection.map.get(key);
+      if (entry === undefined) {
+        entry = newEntry(collection, key);
+        entry.usedIn = batchNumber;
+        store(entry, texts[i], page.expires[i]);
+      } else if (entry.kind === UNKNOWN) {
+        store(entry, texts[i], page.expires[i]);
+      }
+      if (entry.kind !== ABSENT && !expired(entry)) names.add(key);
+      after = key;
+    }
+    if (names.size > MAX_ENUMERATED || page.keys.length < limit) break;
+  }
+  const { recent } = collection;
+  for (let i = 0; i < recent.length; i++) {
+    const entry = recent[i];
+    if (entry.kind === UNKNOWN) continue;
+    if (entry.kind !== ABSENT && !expired(entry)) names.add(entry.key);
+  }
+  if (names.size > MAX_ENUMERATED) {
+    throw new RangeError(
+      `state.${collection.name} has more than ${MAX_ENUMERATED} keys: too many to enumerate in one event (read keys one by one)`,
+    );
+  }
+  return Array.from(names).sort(compareByCodePoint);
+}
+
+function isSettled(entry) {
+  return entry.changedIn <= committedThrough && entry.touchedIn <= committedThrough;
+}
+
+// Forgets clean entries, least recently read first, until the cache is at three quarters of its bounds.
+function evict() {
+  for (let age = 1; age >= 0; age--) {
+    for (let c = 0; c < collections.length; c++) {
+      const { map } = collections[c];
+      for (const entry of map.values()) {
+        if (usage.entries <= usage.maxEntries * 0.75 && usage.bytes <= usage.maxBytes * 0.75) return;
+        if (!isSettled(entry) || entry.usedIn > batchNumber - 1 - age) continue;
+        map.delete(entry.key);
+        usage.entries -= 1;
+        account(entry, 0);
+      }
+    }
+  }
+}
