@@ -9,12 +9,17 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 
 from jeet.clock import Clock
+from jeet.sandbox.call import BatchResult
 from jeet.sandbox.instance import Instance
 from jeet.task.running import RunningTask, Turn
 from jeet.task.state import StateConnection
 from jeet.telemetry import logger
 
 log = logger(__name__)
+
+
+MOST_MADE_BYTES = 32 * 1024 * 1024
+"""outputs and state after which no further turn begins: they are all in memory until they are committed"""
 
 
 class GuestThread:
@@ -52,18 +57,18 @@ class GuestThread:
 
     def _run(self, turns: Sequence[Turn]) -> None:
         ends_at = self._clock.monotonic() + self._cycle_s
-        ran = False
+        made = -1
         for turn in turns:
             if turn.events is None or turn.effects is not None or turn.stale:
                 continue
-            if ran and self._clock.monotonic() > ends_at:
+            if made >= 0 and (self._clock.monotonic() > ends_at or made > MOST_MADE_BYTES):
                 return
-            ran = True
             began_s, began_at = time.thread_time(), self._clock.monotonic()
             try:
                 self._call(turn)
             except Exception as error:  # noqa: BLE001 - whatever it is concerns this batch only, and `settle` judges it
                 turn.outcome = error
+            made = max(made, 0) + _size(turn.outcome)
             turn.spent_s = time.thread_time() - began_s
             turn.took_s = self._clock.monotonic() - began_at
 
@@ -82,6 +87,13 @@ class GuestThread:
         )
         turn.events = replace(events, batch=batch)
         turn.outcome = task.instance.run(batch)
+
+
+def _size(outcome: object) -> int:
+    """About how many bytes a guest's answer takes."""
+    if not isinstance(outcome, BatchResult):
+        return 0
+    return sum(len(group.values) for group in outcome.outputs) + sum(len(writes.put_values) for writes in outcome.state)
 
 
 def _close(instance: Instance) -> None:

@@ -35,7 +35,9 @@ from jeet.telemetry import logger
 log = logger(__name__)
 
 CYCLE_BATCHES = 2
-"""full batches that one commit may carry; more tasks get their turn when those have less to do"""
+"""full batches, in events and in bytes, that one commit may carry; smaller ones of more tasks"""
+CYCLE_TURNS = 64
+"""tasks that one commit may carry, as each may bring one event of any size"""
 
 
 @dataclass(frozen=True)
@@ -192,7 +194,7 @@ class Lane:
         room = CYCLE_BATCHES * self._settings.batch_events
         for task in ready:
             turn = task.turn()
-            if turns and turn.limit > room:
+            if turns and (turn.limit > room or len(turns) == CYCLE_TURNS):
                 break
             room -= turn.limit
             turns.append(turn)
@@ -224,7 +226,7 @@ class Lane:
                     db,
                     turns,
                     max_attempts=self._settings.max_attempts,
-                    max_bytes=self._settings.batch_bytes,
+                    max_bytes=self._settings.batch_bytes * CYCLE_BATCHES // max(CYCLE_BATCHES, len(turns)),
                     clock=self._clock,
                 )
         except RetryLater:
