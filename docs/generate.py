@@ -15,11 +15,11 @@ from pathlib import Path
 from jeet.cli import help as pages
 from jeet.cli.command import is_command
 from jeet.cli.main import headed_groups
-from jeet.db.sql import sql_root
 from jeet.sandbox.limits import TABLE
 from jeet.settings import Settings
 
 HERE = Path(__file__).resolve().parent
+ROOT = HERE.parent
 
 
 def commands() -> str:
@@ -45,7 +45,7 @@ def commands() -> str:
 
 def settings() -> str:
     """A table of all settings with their defaults."""
-    tree = ast.parse((sql_root().parent / "platform" / "jeet" / "settings.py").read_text())
+    tree = ast.parse((ROOT / "platform" / "jeet" / "settings.py").read_text())
     (body,) = [node.body for node in tree.body if isinstance(node, ast.ClassDef) and node.name == "Settings"]
     told: dict[str, str] = {}
     for field, comment in pairwise(body):
@@ -69,7 +69,7 @@ def limits() -> str:
 def views() -> str:
     """Each view with its columns, as their comments in the database say."""
     parts = []
-    for path in sorted((sql_root() / "views").glob("*.sql")):
+    for path in sorted((ROOT / "sql" / "views").glob("*.sql")):
         text = path.read_text()
         (about,) = re.findall(r"comment on view jeet\.\w+ is '((?:[^']|'')*)';", text)
         columns = re.findall(r"comment on column jeet\.\w+\.\"?(\w+)\"? is '((?:[^']|'')*)';", text)

@@ -447,4 +447,6 @@ def client(arguments: Sequence[str], url: str) -> None:
     password = parts.pop("password", None)
     environment = os.environ | ({} if password is None else {"PGPASSWORD": str(password)})
     sys.stdout.flush()
-    os.execve(psql, [psql, make_conninfo(**parts), *arguments], environment)
+    os.execve(
+        psql, [psql, make_conninfo("", **{name: str(value) for name, value in parts.items()}), *arguments], environment
+    )
