@@ -78,7 +78,7 @@ class Settings:
     ttl_sweep_s: int = 5
     """how often expired state is deleted; it is invisible from the moment it expires, whatever this says"""
     ttl_grace_s: float = 5.0
-    """how long expired state is left alone, as a batch that read it before may still be under way"""
+    """how long expired state is left alone; only spares batches that refresh it just then from running twice"""
     maintenance_s: int = 60
     """how often the other maintenance jobs run"""
     checkpoint_history_h: float = 168.0

@@ -1,7 +1,8 @@
 -- Write what the batches of one or several tasks did, all or nothing: the only way in which a task changes anything.
 -- Called by a worker as one autocommitted statement. Lock order: tasks by id, checkpoints by task and stream, then the
 -- heads of the output streams (in append), which others wait for: that is why append comes last.
--- JT001: an epoch has moved, the lease is lost. JT002: a checkpoint is not where the batch began. DETAIL has the task ids.
+-- JT001: an epoch has moved, the lease is lost. JT002: a checkpoint is not where the batch began, or (TABLE is state) an
+-- entry to refresh is gone. DETAIL has the task ids.
 -- Everything that a guest made arrives as a bound value; texts joined by line breaks are taken apart and cast here, so
 -- that a value which is not JSON, a null or an unequal count fails the statement and nothing else.
 create or replace function jeet_internal.commit_tasks(
@@ -61,9 +62,18 @@ begin
          cross join lateral unnest(string_to_array(g.keys, E'\n')) e (key)
          where s.task_id = g.task and s.collection_id = g.collection and s.key = e.key::json #>> '{}';
         get diagnostics v_rows = row_count;
-        -- An entry that was swept between its event and this commit: the events run again and find it gone.
         if v_rows <> (select sum(cardinality(string_to_array(keys, E'\n'))) from unnest(p_touch_keys) keys) then
-            raise exception 'a state entry to refresh is not there' using errcode = '22023';
+            -- An entry was swept between its event and this commit: the events run again and find it gone.
+            select array_agg(distinct g.task) into v_lost
+              from unnest(p_touch_tasks, p_touch_collections, p_touch_keys) g (task, collection, keys)
+             cross join lateral unnest(string_to_array(g.keys, E'\n')) e (key)
+             where not exists (select from jeet_internal.state s
+                                where s.task_id = g.task and s.collection_id = g.collection and s.key = e.key::json #>> '{}');
+            if v_lost is null then
+                raise exception 'a state entry is to be refreshed twice' using errcode = '22023';
+            end if;
+            raise exception 'a state entry to refresh is not there'
+                using errcode = 'JT002', detail = array_to_string(v_lost, ','), schema = 'jeet_internal', table = 'state';
         end if;
     end if;
     if cardinality(p_delete_tasks) > 0 then

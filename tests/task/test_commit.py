@@ -14,7 +14,7 @@ import pytest_asyncio
 
 from jeet.db.connect import connect
 from jeet.ids import Offset
-from jeet.task.commit import DataRefused, LeaseLost, commit
+from jeet.task.commit import DataRefused, LeaseLost, StateSwept, commit
 from jeet.task.effects import DeadLetter, Deletes, Effects, LoggedLine, Output, Puts, Touches
 from task.rows import Deployed, checkpoints, deploy_by_hand
 
@@ -179,14 +179,25 @@ async def test_expiry_is_stored_by_the_tasks_own_clock_and_a_touch_moves_it_alon
     assert db.execute(read).fetchall() == [(pytest.approx(1_800_000_000_000.0), 5)]
 
 
-async def test_a_refresh_of_an_entry_that_was_swept_meanwhile_is_refused_so_that_its_event_runs_again(
+async def test_a_refresh_of_an_entry_that_was_swept_meanwhile_undoes_the_batch_and_blames_nobody(
     db: psycopg.Connection, writer: Connection, deployed: Deployed
 ) -> None:
     await commit(writer, [effects(deployed, puts=[Puts(0, 1.0, 2, '"a"\n"b"', "5\n6")])])
     db.execute("delete from jeet_internal.state where key = 'b'")
+    before = traces(db)
+    touching = effects(deployed, start=2, end=4, touches=[Touches(0, 2.0, '"a"\n"b"')])
+    with pytest.raises(StateSwept) as swept:
+        await commit(writer, [touching, full(deployed, 1)])
+    assert swept.value.tasks == {deployed.tasks[0]}
+    assert traces(db) == before
+
+
+async def test_a_refresh_that_names_an_entry_twice_is_refused_as_data(
+    db: psycopg.Connection, writer: Connection, deployed: Deployed
+) -> None:
+    await commit(writer, [effects(deployed, puts=[Puts(0, 1.0, 1, '"a"', "5")])])
     with pytest.raises(DataRefused):
-        await commit(writer, [effects(deployed, start=2, end=4, touches=[Touches(0, 2.0, '"a"\n"b"')])])
-    assert checkpoints(db, deployed.tasks)[0] == 2
+        await commit(writer, [effects(deployed, start=2, end=4, touches=[Touches(0, 2.0, '"a"\n"a"')])])
 
 
 async def test_a_halt_that_meets_a_commit_with_log_lines_waits_for_it_and_neither_fails(

@@ -15,7 +15,7 @@ import asyncpg
 LEASE_LOST = "JT001"
 """raised by commit_tasks: the epoch of a task has moved; DETAIL has the task ids"""
 CHECKPOINT_MOVED = "JT002"
-"""raised by commit_tasks: a checkpoint is not where the batch began; DETAIL has the task ids"""
+"""raised by commit_tasks: a checkpoint is not where the batch began, or state is not what it saw (TABLE is state)"""
 NO_SEGMENT = "23514"
 """check_violation: without the name of a constraint, no partition of the log takes the row"""
 

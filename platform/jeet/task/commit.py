@@ -33,6 +33,19 @@ class LeaseLost(StopTask):
         )
 
 
+class StateSwept(LeaseLost):
+    """State that a batch read and refreshed expired and was swept meanwhile; nothing was written for any task.
+
+    The lease is as it was: undone, the batch runs again and finds that state gone. A guest that refreshes what never
+    was there fails like this each time.
+    """
+
+    def __init__(self, tasks: frozenset[TaskId]) -> None:
+        super().__init__(tasks)
+        listed = ", ".join(map(str, sorted(tasks)))
+        self.args = (f"task {listed} refreshed state that is not there; its batch was rolled back and runs again",)
+
+
 class CommitInDoubt(InDoubt):
     """Whether the commit took effect is unknown: close the connection, and take the tasks over anew."""
 
@@ -46,7 +59,10 @@ class SegmentMissing(JeetError):
 
 
 async def commit(db: Connection, work: Sequence[Effects]) -> None:
-    """Write it all, or nothing and raise LeaseLost, DataRefused, SegmentMissing, RetryLater; or raise CommitInDoubt."""
+    """Write it all, or nothing and raise LeaseLost (or StateSwept), DataRefused, SegmentMissing, RetryLater.
+
+    Or raise CommitInDoubt.
+    """
     try:
         await db.fetchval(_COMMIT, *_arguments(sorted(work, key=lambda effects: effects.lease.task_id)))
     except DRIVER_ERRORS as error:
@@ -56,7 +72,8 @@ async def commit(db: Connection, work: Sequence[Effects]) -> None:
 def _meaning(error: Exception) -> JeetError:
     match verdict(error):
         case Verdict.LEASE | Verdict.MOVED:
-            return LeaseLost(frozenset(TaskId(int(task)) for task in str(getattr(error, "detail", "")).split(",")))
+            kind = StateSwept if getattr(error, "table_name", None) == "state" else LeaseLost
+            return kind(frozenset(TaskId(int(task)) for task in str(getattr(error, "detail", "")).split(",")))
         case Verdict.DATA:
             return DataRefused(f"{getattr(error, 'sqlstate', '')} {error}".strip())
         case Verdict.SEGMENT:

@@ -24,6 +24,8 @@ INBOX_SIZE = 256
 """redriven events in one batch"""
 _HOPELESS = 5
 """failures of one event alone, in a way that nobody foresaw, after which it is set aside"""
+_MOST_SWEEPS = 5
+"""times in a row that state may be swept under a batch; beyond, the guest refreshes what was never there"""
 
 
 @dataclass
@@ -112,6 +114,8 @@ class RunningTask:
     dropped: bool = False
     failures: int = 0
     """in a row, for no fault of an event"""
+    sweeps: int = 0
+    """batches in a row that refreshed state which was not there"""
     wait_until: float = 0.0
     has_inbox: bool = False
     inbox_size: int = INBOX_SIZE
@@ -232,6 +236,16 @@ class RunningTask:
             turn, range(turn.events.batch.count), f"the database refused what this event made: {error}", now
         )
 
+    def swept(self, turn: Turn, now: float, wait_s: float) -> Halt | None:
+        """State that the batch refreshed is gone: it runs again and no event is at fault, unless that does not help."""
+        self.sweeps += 1
+        if self.sweeps > _MOST_SWEEPS:
+            return self.refused(turn, "it refreshes an entry of state that is not there", now)
+        turn.effects = None
+        self.undo()
+        self.hold_off(now, wait_s)
+        return None
+
     def _narrow(self, turn: Turn, suspects: range) -> None:
         assert turn.events is not None
         self.undo()
@@ -290,7 +304,7 @@ class RunningTask:
             return
         self.uncommitted -= 1
         self.on_commit()
-        self.failures = 0
+        self.failures = self.sweeps = 0
         if isinstance(turn.outcome, BatchResult) and self.instance is not None:
             self.committed_sequence = turn.outcome.sequence
         if turn.cursor is not None:

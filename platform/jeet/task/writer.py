@@ -13,7 +13,7 @@ from random import Random
 
 from jeet.clock import Clock
 from jeet.errors import RetryLater
-from jeet.task.commit import CommitInDoubt, DataRefused, LeaseLost, SegmentMissing, commit, output_streams
+from jeet.task.commit import CommitInDoubt, DataRefused, LeaseLost, SegmentMissing, StateSwept, commit, output_streams
 from jeet.task.data import DataConnection
 from jeet.task.effects import Effects
 from jeet.task.retry import backoff_s
@@ -54,6 +54,10 @@ class Writer:
             try:
                 async with self._connection.use() as db:
                     await commit(db, _effects(pending))
+            except StateSwept as error:
+                for turn in pending:
+                    if turn.task.lease.task_id in error.tasks:
+                        self._swept(turn)
             except LeaseLost as error:
                 for turn in pending:
                     if turn.task.lease.task_id in error.tasks:
@@ -83,8 +87,14 @@ class Writer:
                     turn.task.committed(turn)
                 return
 
+    def _swept(self, turn: Turn) -> None:
+        wait_s = backoff_s(turn.task.failures, self._random)
+        self._halt_if(turn, turn.task.swept(turn, self._clock.monotonic(), wait_s))
+
     def _refused(self, turn: Turn, error: DataRefused) -> None:
-        halt = turn.task.refused(turn, str(error), self._clock.monotonic())
+        self._halt_if(turn, turn.task.refused(turn, str(error), self._clock.monotonic()))
+
+    def _halt_if(self, turn: Turn, halt: Halt | None) -> None:
         if halt is not None:
             self._on_halt(turn.task, halt)
 
