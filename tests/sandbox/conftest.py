@@ -14,12 +14,16 @@ import pytest
 from jeet.sandbox.call import BatchInput, Fault, InstanceSpec, OutputStream
 from jeet.sandbox.engine import Engine
 from jeet.sandbox.instance import Instance
+from jeet.sandbox.limits import Limits
 from jeet.sandbox.plugin import Plugin
 from jeet.testing import LocalFunction, MemoryState
 
 from .stream_io import with_stream_io
 
 OFFICIAL = os.environ.get("JEET_JAVY_PLUGIN")
+
+PATIENT = Limits(event_cpu_ms=3000, event_wall_ms=30_000)
+"""for tests that are not about time: a busy machine must not fail them"""
 
 TOTALS = """\
 stream.map(event => {
@@ -56,6 +60,7 @@ def local(plugin: Plugin) -> Iterator[Local]:
     made: list[LocalFunction] = []
 
     def make(source: str, **options: Any) -> LocalFunction:
+        options.setdefault("limits", PATIENT)
         made.append(LocalFunction(source, options.pop("filename", "function.js"), plugin=plugin, **options))
         return made[-1]
 
