@@ -121,7 +121,8 @@ class Cluster:
         wait_for(
             lambda: (
                 self.value("select count(*) from jeet.lag where function = %s and worker is null", function) == 0
-                and self.value("select count(distinct worker) from jeet.leases where function = %s", function) == workers
+                and self.value("select count(distinct worker) from jeet.leases where function = %s", function)
+                == workers
             ),
             f"{function} spread over {workers} workers",
         )

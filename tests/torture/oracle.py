@@ -1,6 +1,7 @@
 """What must come out, computed from the generator alone, never from Jeet.
 
-Each event has a unique id, a key and an amount. For each key the outputs must be exactly the prefix sums, in order, once.
+Each event has a unique id, a key and an amount. For each key the outputs must be exactly the prefix sums,
+in order, once.
 """
 
 from __future__ import annotations
@@ -28,7 +29,7 @@ class Generator:
     def __init__(self, seed: int, keys: int) -> None:
         self.random = random.Random(seed)
         names = [f"u{number}" for number in range(max(1, keys - 3))]
-        self.keys = (names + ["__proto__", "constructor", "user 'é' \n"])[:keys] if keys > 3 else names
+        self.keys = [*names, "__proto__", "constructor", "user 'é' \n"][:keys] if keys > 3 else names
         self.made = 0
         self.expected: dict[str, list[tuple[int, int]]] = defaultdict(list)
 
@@ -85,7 +86,9 @@ def publish(db: psycopg.Connection[Any], stream: str, events: list[dict[str, Any
     assert refused == [], refused
 
 
-def check_exact(db: psycopg.Connection[Any], generator: Generator, function: str = "totals", sink: str = "totals") -> None:
+def check_exact(
+    db: psycopg.Connection[Any], generator: Generator, function: str = "totals", sink: str = "totals"
+) -> None:
     """Every event once, prefix sums exact and in order per key, state equal to the last output, no dead letter."""
     wanted = generator.outputs()
     got: dict[str, list[tuple[int, int]]] = defaultdict(list)

@@ -1,4 +1,4 @@
-"""Workers stopped by SIGSTOP for three heartbeat timeouts: taken over within four seconds; the woken one commits nothing."""
+"""Workers stopped for three heartbeat timeouts: taken over within four seconds; the woken one commits nothing."""
 
 from __future__ import annotations
 
@@ -10,20 +10,22 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-
 from tests.torture.cluster import Cluster, wait_for
 from tests.torture.oracle import TOTALS_JS, Generator, Load, check_exact
 
 HEARTBEAT_TIMEOUT_S = 2.0
 BUSY_JS = TOTALS_JS.replace(
-    "stream.map(event => {", "stream.map(event => { const end = Date.now(); let n = 0; for (let i = 0; i < 20000; i++) n += i;"
+    "stream.map(event => {",
+    "stream.map(event => { const end = Date.now(); let n = 0; for (let i = 0; i < 20000; i++) n += i;",
 )
 SLOW_STATEMENT = """
-create function slow_checkpoint() returns trigger language plpgsql as $$ begin perform pg_sleep(0.15); return new; end $$;
+create function slow_checkpoint() returns trigger language plpgsql as
+  $$ begin perform pg_sleep(0.15); return new; end $$;
 create trigger slow_statement before update on jeet_internal.checkpoint for each row execute function slow_checkpoint();
 """
 SLOW_COMMIT = """
-create function slow_checkpoint() returns trigger language plpgsql as $$ begin perform pg_sleep(0.15); return new; end $$;
+create function slow_checkpoint() returns trigger language plpgsql as
+  $$ begin perform pg_sleep(0.15); return new; end $$;
 create constraint trigger slow_commit after update on jeet_internal.checkpoint deferrable initially deferred
   for each row execute function slow_checkpoint();
 """
@@ -31,11 +33,20 @@ create constraint trigger slow_commit after update on jeet_internal.checkpoint d
 
 @pytest.mark.parametrize(
     ("where", "source", "planted"),
-    [("in the sandbox", BUSY_JS, ""), ("inside the transaction", TOTALS_JS, SLOW_STATEMENT), ("during COMMIT", TOTALS_JS, SLOW_COMMIT)],
+    [
+        ("in the sandbox", BUSY_JS, ""),
+        ("inside the transaction", TOTALS_JS, SLOW_STATEMENT),
+        ("during COMMIT", TOTALS_JS, SLOW_COMMIT),
+    ],
     ids=["sandbox", "transaction", "commit"],
 )
 def test_a_frozen_worker_is_taken_over_and_commits_nothing_when_it_wakes(
-    database_url: str, rounds: int, record_property: Callable[[str, object], None], where: str, source: str, planted: str
+    database_url: str,
+    rounds: int,
+    record_property: Callable[[str, object], None],
+    where: str,
+    source: str,
+    planted: str,
 ) -> None:
     generator, chance = Generator(seed=len(where), keys=50), random.Random(len(where))
     takeovers_s: list[float] = []
@@ -86,6 +97,8 @@ def _epochs(cluster: Cluster) -> dict[Any, Any]:
 
 def _wait_until_sleeping(cluster: Cluster) -> None:
     wait_for(
-        lambda: cluster.value("select count(*) from pg_stat_activity where wait_event = 'PgSleep' and datname = current_database()"),
+        lambda: cluster.value(
+            "select count(*) from pg_stat_activity where wait_event = 'PgSleep' and datname = current_database()"
+        ),
         "a commit under way",
     )

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import pytest
-
 from tests.torture.cluster import Cluster, wait_for
 from tests.torture.oracle import TOTALS_JS, Generator, check_exact, publish
 
@@ -21,10 +20,10 @@ BAD = {
 BAD_JS = """export const config = { source: 'events', sink: 'totals', key: 'userId' };
 stream.map(event => {
   state.totals[event.userId] = (state.totals[event.userId] || 0) + (event.amount || 0);
-  %s
+  BAD
   return { id: event.id, userId: event.userId, currentTotal: state.totals[event.userId] };
 });
-""" % "\n  ".join(f"if (event.bad === {name!r}) {{ {code} }}" for name, code in BAD.items())
+""".replace("BAD", "\n  ".join(f"if (event.bad === {name!r}) {{ {code} }}" for name, code in BAD.items()))
 
 
 def test_each_bad_event_becomes_one_dead_letter_and_all_other_results_are_exact(database_url: str) -> None:
@@ -46,10 +45,15 @@ def test_each_bad_event_becomes_one_dead_letter_and_all_other_results_are_exact(
 
 TAMPER = {
     "replaces JSON.stringify": "try { JSON.stringify = () => 'null\\nnull' } catch {}",
-    "replaces prototypes": "try { Array.prototype.push = () => 0; Map.prototype.set = function () { return this } } catch {}",
-    "writes through Javy.IO": "try { for (let fd = 0; fd < 16; fd++) Javy.IO.writeSync(fd, new Uint8Array([123, 10, 0, 255])) } catch {}",
+    "replaces prototypes": "try { Array.prototype.push = () => 0; Map.prototype.set = function () {} } catch {}",
+    "writes through Javy.IO": (
+        "try { for (let fd = 0; fd < 16; fd++) Javy.IO.writeSync(fd, new Uint8Array([123, 10, 0, 255])) } catch {}"
+    ),
     "emits keys with newlines": "context.emit('spoils', { userId: 'x', note: 'a\\nb' }, { key: 'k\\nk' })",
-    "names other streams": "for (const name of ['events', 'bank', 'jeet_internal.event', '0', -1]) try { context.emit(name, { stolen: 1 }) } catch {}",
+    "names other streams": (
+        "for (const name of ['events', 'bank', 'jeet_internal.event', '0', -1])"
+        " try { context.emit(name, { stolen: 1 }) } catch {}"
+    ),
     "names partitions": "try { context.partition = 3; context.offset = 0; context.key = 'other' } catch {}",
     "pollutes": "try { Object.prototype.isAdmin = true; globalThis.stream = null; globalThis.state = null } catch {}",
     "floods the log": "for (let i = 0; i < 20000; i++) console.log('x'.repeat(100) + i)",
@@ -68,7 +72,11 @@ def test_a_function_that_tampers_harms_nobody_but_itself(database_url: str, tric
         for _ in range(5):
             publish(cluster.db, "events", generator.events(100))
         cluster.drain("totals")
-        wait_for(lambda: cluster.value("select sum(lag) from jeet.lag where function = 'hostile'") == 0, "hostile drained", 90)
+        wait_for(
+            lambda: cluster.value("select sum(lag) from jeet.lag where function = 'hostile'") == 0,
+            "hostile drained",
+            90,
+        )
         check_exact(cluster.db, generator)
         assert cluster.value("select count(*) from jeet.stream_events where stream = 'bank'") == 0
         assert cluster.value("select count(*) from jeet.stream_events where stream = 'events'") == generator.made

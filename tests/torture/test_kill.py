@@ -12,7 +12,6 @@ from collections.abc import Callable
 
 import psutil
 import psycopg
-
 from tests.torture.cluster import JEET, Cluster, wait_for
 from tests.torture.oracle import TOTALS_JS, Generator, Load, check_exact
 
@@ -31,7 +30,9 @@ def test_one_of_two_workers_killed_under_load_is_taken_over_and_totals_stay_exac
             for number in range(1, rounds + 1):
                 victim = chance.choice(cluster.workers())
                 partitions = wait_for(lambda victim=victim: cluster.leases_of(victim.pid), "leases of the victim")
-                before = dict(cluster.sql("select partition, next_offset from jeet.checkpoints where function = 'totals'"))
+                before = dict(
+                    cluster.sql("select partition, next_offset from jeet.checkpoints where function = 'totals'")
+                )
                 killed_at = time.monotonic()
                 os.kill(victim.pid, signal.SIGKILL)
                 victim.wait()
@@ -96,7 +97,10 @@ def test_all_workers_killed_on_jeet_up_are_respawned_and_totals_stay_exact(
 
         wait_for(lambda: len(workers()) == 2, "two jeet-worker processes", 60)
         subprocess.run(
-            [JEET, "deploy", str(home / "totals.js"), "--partitions=4"], env=environment, check=True, capture_output=True
+            [JEET, "deploy", str(home / "totals.js"), "--partitions=4"],
+            env=environment,
+            check=True,
+            capture_output=True,
         )
         url = _database_url(environment)
         with psycopg.connect(url, autocommit=True) as db:
@@ -136,12 +140,17 @@ def test_all_workers_killed_on_jeet_up_are_respawned_and_totals_stay_exact(
         up.terminate()
         up.wait(30)
     record_property("resumed_max_s", round(max(resumed_s), 3))
-    print(f"respawn and resume s: median {statistics.median(resumed_s):.3f} max {max(resumed_s):.3f} of {len(resumed_s)}")
+    print(
+        f"respawn and resume s: median {statistics.median(resumed_s):.3f} max {max(resumed_s):.3f} of {len(resumed_s)}"
+    )
 
 
 def _database_url(environment: dict[str, str]) -> str:
     """The embedded server's address, found the way commands find it."""
-    program = "from jeet.settings import Settings; from jeet.embedded import find; print(find(Settings.from_environment().home))"
+    program = (
+        "from jeet.settings import Settings; from jeet.embedded import find;"
+        " print(find(Settings.from_environment().home))"
+    )
     import sys
 
     return subprocess.run(

@@ -7,7 +7,6 @@ import threading
 import time
 
 import psycopg
-
 from tests.torture.cluster import Cluster
 from tests.torture.oracle import TOTALS_JS
 
@@ -54,7 +53,7 @@ def test_with_32_publishers_holding_transactions_open_no_event_is_skipped(databa
         ids = [row[0] for row in cluster.sql("select value->>'id' from jeet.stream_events where stream = 'totals'")]
         assert len(ids) == len(set(ids)) == published
         dense = cluster.sql(
-            'select count(*) = max("offset") + 1 from jeet.stream_events where stream = \'events\' group by partition'
+            "select count(*) = max(\"offset\") + 1 from jeet.stream_events where stream = 'events' group by partition"
         )
         assert all(row[0] for row in dense)
         assert cluster.value("select sum(value::text::int) from jeet.state where function = 'totals'") == published
