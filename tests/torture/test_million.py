@@ -5,7 +5,6 @@ from __future__ import annotations
 import random
 
 import pytest
-
 from tests.torture.cluster import Cluster
 
 SNIPPET = """stream.map(event => {
