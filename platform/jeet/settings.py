@@ -58,7 +58,7 @@ class Settings:
     event_cpu_ms: int = 100
     """CPU time that one event may use"""
     event_wall_ms: int = 2000
-    """time that one event may take, database reads included"""
+    """time that one event may take, reading of state not counted"""
     guest_memory_mb: int = 64
     """memory of one guest instance"""
     worker_memory_mb: int = 1024

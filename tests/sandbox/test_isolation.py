@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import time
+
 import pytest
 
 from jeet.sandbox.call import GuestTrap, OutputStream
@@ -313,18 +315,24 @@ def test_an_error_of_the_state_reader_comes_out_as_it_is(instances: Open) -> Non
         instance.run(batch_of([1]))
 
 
-def test_a_slow_read_condemns_no_event(instances: Open) -> None:
+def test_slow_reads_condemn_no_event(instances: Open) -> None:
     class Slow(MemoryState):
         def read(self, collection_id: int, keys: object) -> object:
-            import time
-
-            time.sleep(0.3)
+            time.sleep(0.03)
             return super().read(collection_id, keys)  # type: ignore[arg-type]
 
-    instance = instances(
-        "stream.map(e => state.x.y ?? 'none')", Slow(), limits=Limits(event_cpu_ms=50, event_wall_ms=150)
-    )
+    source = "stream.map(e => { for (let i = 0; i < 20; i++) state.x['k' + i]; return state.x.y ?? 'none'; })"
+    instance = instances(source, Slow(), limits=Limits(event_cpu_ms=50, event_wall_ms=150))
     assert values(instance.run(batch_of([1])).outputs[0].values) == ["none"]
+
+
+def test_how_often_an_event_asks_for_state_is_bounded(instances: Open) -> None:
+    source = "stream.map(e => { for (let i = 1; i < e; i++) try { state.x[e + 'k' + i]; } catch { } return e; })"
+    limits = Limits(event_cpu_ms=5000, state_requests=30)
+    assert len(values(instances(source, limits=limits).run(batch_of([30, 28, 27])).outputs[0].values)) == 3
+    with pytest.raises(GuestTrap, match="asked for state more than 30 times") as caught:
+        instances(source, limits=limits).run(batch_of([29, 32, 27]))
+    assert caught.value.suspects == range(1, 2)
 
 
 def test_an_event_that_uses_state_with_no_stack_left_corrupts_nothing(instances: Open) -> None:

@@ -83,6 +83,9 @@ class Instance:
         self._calls = 0
         self._dead = False
         self._result: bytes | None = None
+        self._events = 0
+        self._asked = (-1.0, 0)
+        """the event that asked for state last, and how often it has"""
         self._budget = Budget(
             cpu_s=spec.limits.event_cpu_ms / 1000, wall_s=spec.limits.event_wall_ms / 1000, slice_s=spec.slice_ms / 1000
         )
@@ -124,6 +127,7 @@ class Instance:
         self._sequence += 1
         self._now_ms, self._fetched_at = batch.now_ms, batch.fetched_at
         self._result = None
+        self._events, self._asked = batch.count, (-1.0, 0)
         cpu = time.thread_time()
         self._machine.give(b"batch", self._head(batch), batch.values, batch.keys, batch.timestamps, batch.headers)
         try:
@@ -244,6 +248,8 @@ class Instance:
         if op == OP_ANSWER:
             self._machine.violate("an answer to no question")
             return None
+        if not self._may_ask():
+            return None
         try:
             asked = json.loads(payload)
             if op == OP_READ:
@@ -256,6 +262,16 @@ class Instance:
             pass
         self._machine.violate(f"a request that cannot be read (op {op})")
         return None
+
+    def _may_ask(self) -> bool:
+        """The time of what an event asks for is not its own, so how often it may ask is bounded."""
+        most, event = self._spec.limits.state_requests, self._machine.word(PROGRESS)
+        if not self._machine.shares_words:
+            most *= self._events  # which of them asks cannot be seen
+        self._asked = (event, self._asked[1] + 1 if event == self._asked[0] else 1)
+        if self._asked[1] > most:
+            self._machine.stop("abort", f"asked for state more than {most} times (state_requests)")
+        return self._asked[1] <= most
 
     def _read(self, collection: int, keys: list[str]) -> bytes:
         self._check_collection(collection)

@@ -27,7 +27,8 @@ TABLE: tuple[Limit, ...] = (
     Limit("log_bytes", 64 * 1024, "bytes", "console output of one event"),
     Limit("dead_letter_bytes", 16 * 1024, "bytes", "error text or stack of one dead letter"),
     Limit("event_cpu_ms", 100, "ms", "CPU time of one event"),
-    Limit("event_wall_ms", 2000, "ms", "time of one event, database reads included"),
+    Limit("event_wall_ms", 2000, "ms", "time of one event, reading of state not counted"),
+    Limit("state_requests", 10_000, "requests", "how often one event may have state read that is not cached"),
     Limit("guest_memory_bytes", 64 * 1024 * 1024, "bytes", "memory of one instance"),
     Limit("collections", 64, "collections", "state collections of one function"),
     Limit("source_bytes", 1024 * 1024, "bytes", "source of one function"),
@@ -52,6 +53,7 @@ class Limits:
     dead_letter_bytes: int = DEFAULTS["dead_letter_bytes"]
     event_cpu_ms: int = DEFAULTS["event_cpu_ms"]
     event_wall_ms: int = DEFAULTS["event_wall_ms"]
+    state_requests: int = DEFAULTS["state_requests"]
     guest_memory_bytes: int = DEFAULTS["guest_memory_bytes"]
     collections: int = DEFAULTS["collections"]
     source_bytes: int = DEFAULTS["source_bytes"]

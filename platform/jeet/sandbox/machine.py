@@ -1,9 +1,10 @@
 """A machine: one plugin instance in one store, with its memory, its channel to the driver and its budgets.
 
 Promise: no call into the guest outlives its budgets, and no failure of the guest is more than a GuestTrap here.
-A budget is CPU time of this thread per event, host work not counted, with a longer limit of time as a backstop: at
-each tick of the engine (20 ms) the guest's own thread reads, from a word that the driver shares, which event runs. Time
-spent waiting counts for at most a tenth of a second each, so that a slow database or a stopped process condemns none.
+A budget is CPU time of this thread per event, with a longer limit of time as a backstop. Host work counts in neither:
+the host answers for its own time, so that a slow database condemns no event. At each tick of the engine (20 ms) the
+guest's own thread reads, from a word that the driver shares, which event runs. Time without such a look counts for at
+most a tenth of a second, so that a stopped process condemns none.
 Used in the thread that made it, and no other.
 """
 
@@ -176,7 +177,7 @@ class Machine:
         return data
 
     def give_output(self, fd: int, data: bytes, pointer: int) -> bool:
-        if self.host_error is not None or self._violation is not None:
+        if self.host_error is not None or self._violation is not None or self._stopped is not None:
             return False
         if fd == 1:
             return True  # a plugin's own console, which the driver has replaced
@@ -222,7 +223,7 @@ class Machine:
             return False
         finally:
             self._leave_host()
-        if self._violation is not None:
+        if self._violation is not None or self._stopped is not None:
             return False
         if reply is not None:
             self._input = memoryview(reply)
@@ -236,6 +237,11 @@ class Machine:
         """Note that the guest broke a rule of the channel, and stop it at its next step."""
         if self._violation is None:
             self._violation = what
+        self._halt()
+
+    def stop(self, kind: TrapKind, what: str) -> None:
+        """Stop the guest at its next step, for this reason."""
+        self._stopped = (kind, what)
         self._halt()
 
     def violation(self) -> str | None:
@@ -271,7 +277,7 @@ class Machine:
 
     def _leave_host(self) -> None:
         self._host_cpu += time.thread_time() - self._host_since
-        self._count_wait()
+        self._watch[3] = time.monotonic()
 
     def _start_watch(self, budget: Budget) -> None:
         self._budget = budget
@@ -293,7 +299,7 @@ class Machine:
 
     def on_tick(self) -> bool:
         """Look at the budgets; False stops the guest."""
-        if self.host_error is not None or self._violation is not None:
+        if self.host_error is not None or self._violation is not None or self._stopped is not None:
             return False
         watch, budget = self._watch, self._budget
         self._count_wait()
