@@ -242,6 +242,13 @@ def test_a_promise_that_never_settles_fails_its_event_only(local: Local) -> None
     assert function.state("s") == {"x": 2}
 
 
+def test_promises_that_never_settle_do_not_prolong_the_time_slice(instances: Open) -> None:
+    source = "stream.map(e => { const end = Date.now() + 10; while (Date.now() < end); return new Promise(() => {}); })"
+    result = instances(source, slice_ms=300).run(batch_of(range(200)))
+    assert 0 < result.processed < 200
+    assert len(result.faults) == result.processed
+
+
 def test_many_async_events_in_one_batch(local: Local) -> None:
     assert local("stream.map(async e => { await 1; return e; })").feed(range(500)).values() == list(range(500))
 

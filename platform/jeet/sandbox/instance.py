@@ -86,9 +86,7 @@ class Instance:
         self._events = 0
         self._asked = (-1.0, 0)
         """the event that asked for state last, and how often it has"""
-        self._budget = Budget(
-            cpu_s=spec.limits.event_cpu_ms / 1000, wall_s=spec.limits.event_wall_ms / 1000, slice_s=spec.slice_ms / 1000
-        )
+        self._budget = Budget(cpu_s=spec.limits.event_cpu_ms / 1000, wall_s=spec.limits.event_wall_ms / 1000)
         self._now_ms = time.time() * 1000
         self._fetched_at = time.monotonic()
         machine.use_clock(self._now)
@@ -153,16 +151,18 @@ class Instance:
             raise
 
     def _drive(self, batch: BatchInput) -> None:
+        ends = time.monotonic() + self._spec.slice_ms / 1000
+        budget = replace(self._budget, events=batch.count, slice_ends=ends)
         try:
-            self._call(batch.count)
+            self._call(budget)
             waits = 0
             while self._result is None:
                 # The driver waits for a promise that no job is left to settle.
                 waits += 1
                 if waits > batch.count + 1:
                     raise GuestViolation("the guest ended its call without a result", suspects=self._suspects(batch))
-                self._machine.give(b"wait")
-                self._call(batch.count)
+                self._machine.give(b"wait", b"over" if time.monotonic() > ends else b"")
+                self._call(budget)
         except GuestTrap as trap:
             if self._machine.host_error is not None:
                 raise self._machine.host_error from None
@@ -174,9 +174,9 @@ class Instance:
         if (broken := self._machine.violation()) is not None:
             raise GuestViolation(broken, suspects=self._suspects(batch))
 
-    def _call(self, count: int) -> None:
+    def _call(self, budget: Budget) -> None:
         self._calls += 1
-        self._caller.call_driver(self._machine, replace(self._budget, events=count))
+        self._caller.call_driver(self._machine, budget)
 
     def _suspects(self, batch: BatchInput) -> range:
         if self._machine.shares_words:

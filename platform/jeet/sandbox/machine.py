@@ -44,11 +44,12 @@ _LONGEST_WAIT_COUNTED_S = 0.1
 
 @dataclass(frozen=True)
 class Budget:
-    """What one event may use, and after how long a batch is asked to end early."""
+    """What one event may use, and when a batch is asked to end early."""
 
     cpu_s: float = 0.1
     wall_s: float = 2.0
-    slice_s: float | None = None
+    slice_ends: float | None = None
+    """when the batch is asked to end early (time.monotonic); a batch may take several calls"""
     events: int | None = None
     """how many events the batch has; None: this is no batch"""
 
@@ -81,7 +82,7 @@ class Machine:
         self.has_finished = False
         """whether the batch's result has come: what still runs after it runs on an event's budget"""
         self._host_since = 0.0
-        self._watch: list[float] = [0.0] * 5
+        self._watch: list[float] = [0.0] * 4
         self.notes: dict[str, int] = {}
         """addresses that callers keep in this machine"""
         self.store = wasmtime.Store(engine.wasm)
@@ -284,8 +285,8 @@ class Machine:
         self._stopped = None
         self.has_finished = False
         now = time.monotonic()
-        # event seen, its CPU at the start, time counted for it, last look, start of the slice
-        self._watch = [self.word(PROGRESS), self._guest_cpu(), 0.0, now, now]
+        # event seen, its CPU at the start, time counted for it, last look
+        self._watch = [self.word(PROGRESS), self._guest_cpu(), 0.0, now]
         self.store.set_epoch_deadline(1)
 
     def _guest_cpu(self) -> float:
@@ -320,7 +321,7 @@ class Machine:
             self._stopped = ("timeout", f"took longer than {wall_s * 1000:.0f} ms (event_wall_ms)")
             return False
         self.set_word(TIME, self._clock())
-        if budget.slice_s is not None and watch[3] - watch[4] > budget.slice_s:
+        if budget.slice_ends is not None and watch[3] > budget.slice_ends:
             self.set_word(STOP, 1.0)
         return True
 

@@ -90,6 +90,7 @@ function serve() {
       answer(() => [`${changedBy(...parse(decoder.decode(rest[0])))}`]);
       break;
     case 'wait':
+      if (rest[0].length > 0) shared[STOP] = 1; // short calls may never meet a tick
       giveUpWaiting();
       break;
     case 'open':
