@@ -18,7 +18,8 @@ from jeet.clock import SYSTEM_CLOCK
 from jeet.ids import Offset, TaskId
 from jeet.sandbox.call import BatchInput, BatchResult, OutputGroup
 from jeet.task.lane import Lane, LaneSettings
-from jeet.task.retry import OnError
+from jeet.task.program import CannotRun
+from jeet.task.retry import Careful, OnError
 from jeet.task.running import Cursor, RunningTask
 from jeet.task.state import TaskState
 from jeet.task.wake import Wake
@@ -169,6 +170,25 @@ async def test_a_batch_that_ran_on_top_of_a_failed_one_is_undone_with_it(
     assert len(program.guests) > 1
     assert program.guests[0].closed
     assert lost == []
+    assert db.execute("select count(*) from jeet_internal.dead_letter").fetchone() == (0,)
+
+
+async def test_a_version_that_cannot_start_halts_its_task_and_condemns_no_event(
+    database_url: str, db: psycopg.Connection[Any]
+) -> None:
+    class Broken(Program):
+        def instantiate(self, lease: Any, state: Any) -> Guest:
+            raise CannotRun("version 1 of totals cannot start")
+
+    deployed = deploy_by_hand(db, partitions=1)
+    append(db, deployed, 1)
+    reason = "select halt_reason from jeet_internal.task where status = 'halted'"
+    async with running_lane(database_url) as (lane, _):
+        task = running_task(lane, deployed, Broken())
+        task.careful = Careful(Offset(0), Offset(1))  # alone: how it ends would be the event's own affair
+        lane.add(task)
+        await until(lambda: db.execute(reason).fetchone() == ("version 1 of totals cannot start",))
+    assert checkpoints(db, deployed.tasks) == [0]
     assert db.execute("select count(*) from jeet_internal.dead_letter").fetchone() == (0,)
 
 

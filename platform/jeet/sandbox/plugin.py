@@ -11,13 +11,14 @@ import hashlib
 import json
 import threading
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from dataclasses import asdict, dataclass
+from functools import partial
 from pathlib import Path
 
 import wasmtime
 
-from jeet.errors import DeployError, PluginError
+from jeet.errors import DeployError, PluginError, RetryLater
 from jeet.sandbox import wasi
 from jeet.sandbox.call import GuestTrap, InstanceSpec, StateReader, TrapKind
 from jeet.sandbox.describe import Description, emits_of
@@ -190,7 +191,7 @@ class Plugin:
         return tuple(lints)
 
     def instantiate(self, compiled: Compiled, spec: InstanceSpec, reader: StateReader) -> Instance:
-        """A new instance with the module evaluated; GuestTrap if its top level fails."""
+        """A new instance with the module evaluated; GuestTrap if its top level fails, RetryLater for want of memory."""
         if compiled.plugin_hash != self.hash:
             raise PluginError("this bytecode was made by another plugin; compile it again from its source")
         machine = self._start_driver(spec.limits.guest_memory_bytes)
@@ -199,7 +200,8 @@ class Plugin:
             ask_driver(machine, self, BOOT_BUDGET, b"prepare")
         except DriverRefused as refused:
             machine.close()
-            raise GuestTrap(f"the module cannot run: {refused.error}", kind="abort", suspects=range(0)) from None
+            kind: TrapKind = "memory" if "out of memory" in refused.error else "abort"
+            raise GuestTrap(f"the module cannot run: {refused.error}", kind=kind, suspects=range(0)) from None
         except BaseException:
             machine.close()
             raise
@@ -263,10 +265,11 @@ class Plugin:
         with self._snapshot_lock:
             if self._snapshots and self._snapshot is None:
                 self._snapshot = self._take_snapshot()
-        machine = Machine(self._engine, self._pre, memory_bytes)
+        machine = self._new_machine(memory_bytes)
         try:
             if self._snapshot is not None and self._snapshot.size <= memory_bytes:
-                self._snapshot.restore(machine)
+                with _from_the_host():
+                    self._snapshot.restore(machine)
             else:
                 self._boot_driver(machine)
             if machine.has("jeet-memory-limit"):
@@ -278,14 +281,15 @@ class Plugin:
         return machine
 
     def _take_snapshot(self) -> Snapshot:
-        started = Machine(self._engine, self._pre, _COMPILE_MEMORY)
-        fresh = Machine(self._engine, self._pre, _COMPILE_MEMORY)
-        try:
+        make = partial(self._new_machine, _COMPILE_MEMORY)
+        with closing(make()) as started, closing(make()) as fresh:
             self._boot_driver(started)
-            return take_snapshot(started, fresh)
-        finally:
-            started.close()
-            fresh.close()
+            with _from_the_host():
+                return take_snapshot(started, fresh)
+
+    def _new_machine(self, memory_bytes: int) -> Machine:
+        with _from_the_host():
+            return Machine(self._engine, self._pre, memory_bytes)
 
     def _boot_driver(self, machine: Machine) -> None:
         self._initialise(machine)
@@ -306,7 +310,7 @@ class Plugin:
 
     @contextmanager
     def _machine(self, memory_bytes: int) -> Iterator[Machine]:
-        machine = Machine(self._engine, self._pre, memory_bytes)
+        machine = self._new_machine(memory_bytes)
         try:
             self._initialise(machine)
             yield machine
@@ -349,6 +353,17 @@ class Plugin:
         except (GuestTrap, SyntaxFault) as error:
             return said, str(error).splitlines()[0]
         return said, ""
+
+
+@contextmanager
+def _from_the_host() -> Iterator[None]:
+    """What fails in here, before any code of the guest runs, is for want of something on the host: nobody's fault."""
+    try:
+        yield
+    except (GuestTrap, wasmtime.WasmtimeError, MemoryError) as error:
+        if "exceeds memory limits" in str(error):
+            raise PluginError("this plugin needs more memory than a guest may have (guest_memory_bytes)") from error
+        raise RetryLater(f"no sandbox could be made (is this host short of memory?): {error}") from error
 
 
 _ENTRY = b"__jeet"

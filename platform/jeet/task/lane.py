@@ -18,7 +18,7 @@ from random import Random
 from typing import Any
 
 from jeet.clock import SYSTEM_CLOCK, Clock
-from jeet.errors import RetryLater, SandboxError
+from jeet.errors import RetryLater, SandboxError, StopTask
 from jeet.ids import FunctionId, Offset, TaskId
 from jeet.sandbox.call import BatchResult
 from jeet.task.data import DataConnection
@@ -250,7 +250,7 @@ class Lane:
                 self._turns += 1
                 task.last_turn = self._turns
             self._spent_s[task.lease.function_id] += turn.spent_s
-            if outcome is not None and not isinstance(outcome, BatchResult) and not turn.stale:
+            if outcome is not None and not isinstance(outcome, BatchResult | StopTask) and not turn.stale:
                 self._tell(turn, outcome)
                 if not isinstance(outcome, SandboxError):
                     self._hold_off(task)

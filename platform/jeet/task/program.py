@@ -14,9 +14,9 @@ from typing import TYPE_CHECKING, Any
 
 from jeet.control.lease import Lease
 from jeet.db.sql import query
-from jeet.errors import StopTask
+from jeet.errors import PluginError, RetryLater, StopTask
 from jeet.ids import FunctionId
-from jeet.sandbox.call import InstanceSpec, OutputStream, StateConfig
+from jeet.sandbox.call import GuestTrap, InstanceSpec, OutputStream, StateConfig
 from jeet.sandbox.instance import Instance
 from jeet.sandbox.limits import Limits
 from jeet.sandbox.plugin import Compiled, Plugin
@@ -46,7 +46,10 @@ class Program:
     slice_ms: float
 
     def instantiate(self, lease: Lease, state: TaskState) -> Instance:
-        """A new instance for one task; in the thread that will use it."""
+        """A new instance for one task; in the thread that will use it.
+
+        No event has run yet, so none is at fault: CannotRun if the version never will, else RetryLater.
+        """
         spec = InstanceSpec(
             function=self.function,
             version=self.version,
@@ -57,7 +60,17 @@ class Program:
             limits=self.limits,
             slice_ms=self.slice_ms,
         )
-        return self.plugin.instantiate(self.compiled, spec, state)
+        try:
+            return self.plugin.instantiate(self.compiled, spec, state)
+        except RetryLater:
+            raise
+        except (GuestTrap, PluginError) as error:
+            # Its top level ran at deploy, so it is the memory of this host that may be short now.
+            if isinstance(error, GuestTrap) and error.kind == "memory":
+                raise RetryLater(f"version {self.version} of {self.function} could not start: {error}") from error
+            raise CannotRun(f"version {self.version} of {self.function} cannot start: {error}") from error
+        except Exception as error:
+            raise RetryLater(f"no instance could be made: {type(error).__name__}: {error}") from error
 
 
 class Programs:

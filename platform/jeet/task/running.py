@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 
 from jeet.control.lease import Lease
-from jeet.errors import RetryLater, SandboxError
+from jeet.errors import RetryLater, SandboxError, StopTask
 from jeet.ids import Offset, StreamId
 from jeet.sandbox.call import BatchResult, Fault
 from jeet.sandbox.instance import Instance
@@ -185,6 +185,9 @@ class RunningTask:
                 return self._settle_result(turn, result, now)
             case RetryLater():
                 self.undo()
+            case StopTask() as error:  # no instance of this version can be made: no event is at fault
+                self.undo()
+                return Halt(str(error))
             case SandboxError() as error:
                 suspects = getattr(error, "suspects", range(turn.events.batch.count if turn.events else 1))
                 return self.failed(turn, suspects, str(error), now)
