@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 from jeet.clock import Clock
 from jeet.control.lease import Lease, Owner, acquire, release
 from jeet.db.sql import query
-from jeet.errors import DeployError, PluginError, RetryLater, StopTask, UsageError
+from jeet.errors import DeployError, PluginError, RetryLater, SandboxError, StopTask, UsageError
 from jeet.ids import Epoch, Offset, TaskId
 from jeet.task.data import DataConnection
 from jeet.task.lane import Lane
@@ -177,7 +177,18 @@ class TaskLoop:
                 await db.execute("select jeet_internal.halt_task($1, $2, $3)", lease.task_id, lease.epoch, str(error))
                 log.error("task halted", function=lease.function, partition=lease.partition, reason=str(error))
                 continue
+            except (RetryLater, SandboxError) as error:
+                self._hold_off(lease, error)
+                continue
             self._start(lease, program, recorded)
+
+    def _hold_off(self, lease: Lease, error: Exception) -> None:
+        """Its program cannot be loaded now. The others go on."""
+        held = self._held[lease.task_id]
+        held.losses += 1
+        held.not_before = self._clock.monotonic() + backoff_s(held.losses, self._random)
+        if held.losses == 1:  # one line: what follows says the same until it runs
+            log.error("task waits", function=lease.function, partition=lease.partition, exc=error)
 
     def _start(self, lease: Lease, program: Program, recorded: Mapping[Offset, int]) -> None:
         lane = min(self.lanes, key=lambda lane: lane.load(lease.function_id))

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from jeet.control.lease import Lease
 from jeet.db.sql import query
-from jeet.errors import PluginError, RetryLater, StopTask
+from jeet.errors import JeetError, PluginError, RetryLater, StopTask
 from jeet.ids import FunctionId
 from jeet.sandbox.call import GuestTrap, InstanceSpec, OutputStream, StateConfig
 from jeet.sandbox.instance import Instance
@@ -83,7 +83,7 @@ class Programs:
         self._known: dict[tuple[FunctionId, int, int], Program] = {}
 
     async def load(self, db: Connection, lease: Lease) -> Program:
-        """The program of a lease; CannotRun if there is no way to run it here."""
+        """The program of a lease; CannotRun if there is no way to run it here, RetryLater if it fails unforeseen."""
         key = (lease.function_id, lease.version, lease.stage)
         if key not in self._known:
             row = await db.fetchrow(query("load_program"), *key)
@@ -91,7 +91,13 @@ class Programs:
                 raise CannotRun(f"version {lease.version} of {lease.function} is gone; deploy the function again")
             # Older versions of the stage are not run any more once a newer one is loaded.
             self._known = {known: program for known, program in self._known.items() if known[::2] != key[::2]}
-            self._known[key] = await asyncio.to_thread(self._program, lease, row)
+            try:
+                self._known[key] = await asyncio.to_thread(self._program, lease, row)
+            except JeetError:
+                raise
+            except Exception as error:
+                what = f"version {lease.version} of {lease.function} cannot be loaded"
+                raise RetryLater(f"{what}: {type(error).__name__}: {error}") from error
         return self._known[key]
 
     def _program(self, lease: Lease, row: Record) -> Program:
