@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections import Counter
+from dataclasses import replace
 
 from hypothesis import given
 from hypothesis import strategies as st
 
-from jeet.control.assignment import Runnable, assign, moves, relieve
+from jeet.control.assignment import Runnable, assign, assign_by_plugin, moves, relieve
 from jeet.control.load import PATIENCE, LoadMeter
 from jeet.ids import FunctionId, TaskId, WorkerId
 
@@ -95,6 +96,22 @@ def test_a_function_is_spread_over_the_workers() -> None:
     both = [*old, *(Runnable(TaskId(100 + i), FunctionId(2)) for i in range(4))]
     result = assign(both, workers, current)
     assert Counter(result[TaskId(100 + i)] for i in range(4)) == Counter(workers)
+
+
+@given(clusters(), st.data())
+def test_a_task_that_needs_a_plugin_goes_to_workers_that_have_it_and_stays(cluster, data) -> None:
+    tasks, workers, current = cluster
+    hashes = st.sampled_from(["a", "b"])
+    plugins = {worker: data.draw(hashes) for worker in workers}
+    tasks = [replace(task, plugin=data.draw(st.none() | hashes)) for task in tasks]
+    result = assign_by_plugin(tasks, plugins, current)
+    assert result.keys() == ({task.task for task in tasks} if workers else set())
+    for task in tasks:
+        if task.plugin in plugins.values():
+            assert plugins[result[task.task]] == task.plugin
+    assert assign_by_plugin(tasks, plugins, result) == result
+    if len(set(plugins.values())) == 1 and workers:
+        assert result == assign(tasks, workers, current), "nothing is special among workers that are alike"
 
 
 def test_heavy_tasks_without_an_owner_go_to_different_workers() -> None:

@@ -3,14 +3,14 @@
 Promise: every task has a worker as soon as there is one; counts differ by at most one between workers; a task moves
 only if its worker is gone or holds more than its share; the same input gives the same answer, and an answer fed back
 changes nothing. Functions are spread over workers, and heavy tasks go to workers with little to do, as far as that
-allows.
+allows. While workers differ in their plugin, this holds among the tasks that the same workers can run.
 
 An assignment is a hint. The lease says who may run a task, so two coordinators at once do no harm.
 """
 
 from __future__ import annotations
 
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
@@ -25,6 +25,8 @@ class Runnable:
     function: FunctionId
     weight: float = 0.0
     """work that it makes, in events a second"""
+    plugin: str | None = None
+    """hash of the only plugin that can run it; None: any can"""
 
 
 @dataclass(frozen=True)
@@ -53,6 +55,21 @@ class _Share:
         self.tasks.remove(task)
         self.functions[task.function] -= 1
         self.weight -= task.weight
+
+
+def able(task: Runnable, plugins: Mapping[WorkerId, str | None]) -> frozenset[WorkerId]:
+    """The workers that can run a task; all of them if none can: one of them will say why."""
+    return frozenset(w for w, plugin in plugins.items() if task.plugin in (None, plugin)) or frozenset(plugins)
+
+
+def assign_by_plugin(
+    tasks: Sequence[Runnable], plugins: Mapping[WorkerId, str | None], current: Mapping[TaskId, WorkerId]
+) -> dict[TaskId, WorkerId]:
+    """`assign`, for each group of tasks that the same workers can run; `plugins` has the hash of each worker's."""
+    groups: dict[frozenset[WorkerId], list[Runnable]] = defaultdict(list)
+    for task in tasks:
+        groups[able(task, plugins)].append(task)
+    return {task: worker for who, group in groups.items() for task, worker in assign(group, who, current).items()}
 
 
 def assign(

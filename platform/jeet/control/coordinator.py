@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 
 import asyncpg
 
-from jeet.control.assignment import Runnable, assign, moves
+from jeet.control.assignment import Runnable, able, assign_by_plugin, moves
 from jeet.control.leadership import ANSWER_S, beat, wait_for
 from jeet.control.load import LoadMeter
 from jeet.control.redistribution import Redistribution, tasks_of
@@ -105,6 +105,7 @@ class Coordinator:
                 row["heartbeat_at"],
                 row["silent_s"],
                 row["gone"],
+                row["plugin_hash"],
             )
             for row in rows
         ]
@@ -172,17 +173,21 @@ class Coordinator:
         """Compute the assignment and write what differs from the one in the database."""
         self._plan_at_s = self._monotonic()
         rows = await self._db.fetch(query("coordinator_tasks"))
-        workers = [each.worker for each in self._workers.values() if each.status == "running"]
+        workers = {each.worker: each.plugin for each in self._workers.values() if each.status == "running"}
         written = {TaskId(row["id"]): WorkerId(row["assigned"]) for row in rows if row["assigned"] is not None}
         look_at_load = self._load.due(self._plan_at_s)
         if look_at_load:
             self._load.observe(self._plan_at_s, {TaskId(row["id"]): row["position"] for row in rows})
         tasks = [
-            Runnable(TaskId(row["id"]), FunctionId(row["function_id"]), self._load.weight(TaskId(row["id"])))
+            Runnable(
+                TaskId(row["id"]), FunctionId(row["function_id"]), self._load.weight(TaskId(row["id"])), row["plugin"]
+            )
             for row in rows
         ]
-        wanted = assign(tasks, workers, written)
-        if look_at_load and not self._pending and (better := self._load.relief(tasks, wanted, workers)):
+        wanted = assign_by_plugin(tasks, workers, written)
+        # An exchange may be between any two workers, so it has to wait until all of them can run the same tasks.
+        alike = len({able(task, workers) for task in tasks}) < 2
+        if look_at_load and alike and not self._pending and (better := self._load.relief(tasks, wanted, workers)):
             log.info("moving partitions to even out load", moved=len(moves(wanted, better)))
             wanted = better
         self._say_whether_waiting(bool(rows) and not workers)

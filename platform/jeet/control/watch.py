@@ -30,6 +30,8 @@ class Seen:
     """age of its last heartbeat on the database clock"""
     gone: bool
     """its liveness lock is free"""
+    plugin: str | None = None
+    """hash of its plugin"""
 
 
 @dataclass(frozen=True)

@@ -22,7 +22,7 @@ from jeet.ids import Epoch, Offset, TaskId
 from jeet.task.data import DataConnection
 from jeet.task.lane import Lane
 from jeet.task.pause import pause
-from jeet.task.program import Program, Programs
+from jeet.task.program import OtherPlugin, Program, Programs
 from jeet.task.retry import after_crashes, backoff_s
 from jeet.task.running import Cursor, RunningTask
 from jeet.task.state import TaskState
@@ -37,6 +37,8 @@ log = logger(__name__)
 
 _LOCK_RETRY_S = 0.05
 """how soon a task whose lock somebody still holds is tried again"""
+_REFUSAL_S = 1.0
+"""how soon a task is looked at again that only other workers can run"""
 FIRST_BATCH = 500
 
 
@@ -174,6 +176,9 @@ class TaskLoop:
             try:
                 program = await self._programs.load(db, lease)
             except (StopTask, DeployError, PluginError, UsageError) as error:
+                if isinstance(error, OtherPlugin) and await db.fetchval(query("plugin_runs"), error.plugin_hash):
+                    await self._refuse(db, lease)
+                    continue
                 await db.execute("select jeet_internal.halt_task($1, $2, $3)", lease.task_id, lease.epoch, str(error))
                 log.error("task halted", function=lease.function, partition=lease.partition, reason=str(error))
                 continue
@@ -189,6 +194,12 @@ class TaskLoop:
         held.not_before = self._clock.monotonic() + backoff_s(held.losses, self._random)
         if held.losses == 1:  # one line: what follows says the same until it runs
             log.error("task waits", function=lease.function, partition=lease.partition, exc=error)
+
+    async def _refuse(self, db: Connection, lease: Lease) -> None:
+        """Another worker can run the task: it is for the coordinator to move it there."""
+        await release(db, self._owner, [lease.task_id])
+        self._held[lease.task_id].not_before = self._clock.monotonic() + _REFUSAL_S
+        log.info("task left to a worker that has its plugin", function=lease.function, partition=lease.partition)
 
     def _start(self, lease: Lease, program: Program, recorded: Mapping[Offset, int]) -> None:
         lane = min(self.lanes, key=lambda lane: lane.load(lease.function_id))

@@ -31,6 +31,14 @@ class CannotRun(StopTask):
     """This version cannot run on this worker, and why; the task halts with that reason."""
 
 
+class OtherPlugin(CannotRun):
+    """This version needs another plugin than this worker has."""
+
+    def __init__(self, message: str, plugin_hash: str) -> None:
+        super().__init__(message)
+        self.plugin_hash = plugin_hash
+
+
 @dataclass(frozen=True)
 class Program:
     plugin: Plugin
@@ -125,9 +133,10 @@ class Programs:
             # From the source always: it takes milliseconds, and what the source says (may it wait?) comes with it.
             return self._plugin.compile(row["source"], row["filename"])
         if row["plugin_hash"] != self._plugin.hash:
-            raise CannotRun(
+            raise OtherPlugin(
                 f"version {lease.version} of {lease.function} was deployed as .wasm for the plugin"
                 f" {row['plugin_hash'][:12]}, but this worker"
-                f" has {self._plugin.hash[:12]}; deploy its .js, or a .wasm built against this worker's plugin"
+                f" has {self._plugin.hash[:12]}; deploy its .js, or a .wasm built against this worker's plugin",
+                row["plugin_hash"],
             )
         return Compiled(row["bytecode"], row["plugin_hash"], row["filename"])
