@@ -19,6 +19,9 @@ CHECKPOINT_MOVED = "JT002"
 NO_SEGMENT = "23514"
 """check_violation: without the name of a constraint, no partition of the log takes the row"""
 
+UNREADABLE = ("55000", "XX001", "XX002")
+"""of a dense range some rows are not there (maybe a segment is being detached); data_corrupted, index_corrupted"""
+
 
 class Verdict(Enum):
     RETRY = "retry"

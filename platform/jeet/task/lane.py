@@ -39,6 +39,9 @@ CYCLE_BATCHES = 2
 CYCLE_TURNS = 64
 """tasks that one commit may carry, as each may bring one event of any size"""
 
+_TELL_EACH = 30
+"""of failures in a row of one task, how many go by between two log lines: a minute or so"""
+
 
 @dataclass(frozen=True)
 class LaneSettings:
@@ -234,6 +237,9 @@ class Lane:
                 turn.events = None
                 self._hold_off(turn.task)
             return False
+        for task, error in found.unreadable:
+            self._tell_unreadable(task, error)
+            self._hold_off(task)
         for task in found.lost:
             self._lost(task)
         self._halts.extend(found.halts)
@@ -270,6 +276,16 @@ class Lane:
             log.warning("batch undone, to run again", error=str(error), **fields)
         else:
             log.error("guest call failed in a way nobody foresaw; the batch is undone", exc=error, **fields)
+
+    def _tell_unreadable(self, task: RunningTask, error: Exception) -> None:
+        if task.failures % _TELL_EACH == 2:  # not at once: a segment that is being detached is gone soon
+            log.error(
+                "events cannot be read; their partition stands still, and is tried again",
+                function=task.lease.function,
+                partition=task.lease.partition,
+                offset=min(cursor.read for cursor in task.cursors),
+                error=str(error),
+            )
 
     def _mark_dry(self, turn: Turn) -> None:
         task, cursor = turn.task, turn.cursor

@@ -1,6 +1,7 @@
 """Reads what the turns of a cycle need: events in order, redriven events, and the record of who is suspected.
 
-Promise: an event that may end the process is on record, in a transaction of its own, before it runs.
+Promise: an event that may end the process is on record, in a transaction of its own, before it runs. Data that cannot
+be read holds up its own task only.
 """
 
 from __future__ import annotations
@@ -10,8 +11,11 @@ from collections import defaultdict
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
+import asyncpg
+
 from jeet.clock import Clock
 from jeet.db.sql import query
+from jeet.db.sqlstates import UNREADABLE, Verdict, verdict
 from jeet.ids import Offset
 from jeet.sandbox.call import BatchInput, Fault
 from jeet.stream.fetch import EventsLost, Fetched, Want, fetch
@@ -23,11 +27,12 @@ if TYPE_CHECKING:
 
 
 class Prepared:
-    """What came of it: tasks that turned out to be lost, and tasks that must halt."""
+    """What came of it: tasks that turned out to be lost, that must halt, or whose events cannot be read."""
 
     def __init__(self) -> None:
         self.lost: list[RunningTask] = []
         self.halts: list[tuple[RunningTask, Halt]] = []
+        self.unreadable: list[tuple[RunningTask, asyncpg.PostgresError]] = []
 
 
 async def prepare(
@@ -39,7 +44,10 @@ async def prepare(
     deaths: dict[Turn, int] = {}
     for turn in turns:
         if turn.cursor is None:
-            deaths[turn] = await _read_inbox(db, turn, max_bytes, clock)
+            try:
+                deaths[turn] = await _read_inbox(db, turn, max_bytes, clock)
+            except asyncpg.PostgresError as error:
+                _blame_alone([turn], error, found)
         else:
             by_stream[turn.cursor.stream].append(turn)
     for together in by_stream.values():
@@ -96,8 +104,11 @@ async def _read_in_order(db: Connection, turns: Sequence[Turn], max_bytes: int, 
         if len(turns) == 1:
             found.halts.append((turns[0].task, Halt(str(error))))
         else:
-            for turn in turns:
-                await _read_in_order(db, [turn], max_bytes, clock, found)
+            await _read_singly(db, turns, max_bytes, clock, found)
+        return
+    except asyncpg.PostgresError as error:
+        if not _blame_alone(turns, error, found):
+            await _read_singly(db, turns, max_bytes, clock, found)
         return
     read_at = clock.monotonic()
     for turn, fetched in zip(turns, answers, strict=True):
@@ -105,6 +116,24 @@ async def _read_in_order(db: Connection, turns: Sequence[Turn], max_bytes: int, 
         turn.cursor.head = Offset(fetched.head)
         if fetched.count:
             turn.events = Events(turn.cursor.stream, _batch(turn, fetched, read_at))
+
+
+async def _read_singly(db: Connection, turns: Sequence[Turn], max_bytes: int, clock: Clock, found: Prepared) -> None:
+    for turn in turns:
+        await _read_in_order(db, [turn], max_bytes, clock, found)
+
+
+def _blame_alone(turns: Sequence[Turn], error: asyncpg.PostgresError, found: Prepared) -> bool:
+    """Note that the turn's events cannot be read; of several turns, False: each must be tried by itself.
+
+    An error that does not lie in what was read is raised again.
+    """
+    if verdict(error) is not Verdict.DATA and error.sqlstate not in UNREADABLE:
+        raise error
+    if len(turns) > 1:
+        return False
+    found.unreadable.append((turns[0].task, error))
+    return True
 
 
 def _batch(turn: Turn, fetched: Fetched, read_at: float) -> BatchInput:
