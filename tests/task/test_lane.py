@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import threading
 import time
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
@@ -312,3 +313,54 @@ async def test_redriven_events_are_read_in_batches_of_bounded_bytes(
         await until(lambda: len(numbers(db, deployed)) == 11)
     assert [batch.count for batch in program.batches] == [3, 3, 3, 1, 1]
     assert numbers(db, deployed) == list(range(11))
+
+
+def slow(guest: Guest, batch: BatchInput) -> BatchResult:
+    """Takes the whole time of a cycle, whatever the clock of its thread says."""
+    time.sleep(0.06)
+    return echo(guest, batch)
+
+
+async def test_tasks_that_a_cycle_had_no_time_for_come_first_in_the_next(
+    database_url: str, db: psycopg.Connection[Any]
+) -> None:
+    deployed = deploy_by_hand(db, partitions=3)
+    append(db, deployed, 3000)
+    programs = [Program(slow) for _ in deployed.tasks]
+    async with running_lane(database_url, slice_s=0.01) as (lane, _):
+        tasks = [running_task(lane, deployed, program, index) for index, program in enumerate(programs)]
+        for task in tasks:
+            task.most_events = task.size = 5
+            lane.add(task)
+        await until(lambda: sum(len(program.batches) for program in programs) >= 12)
+        ran = sorted(len(program.batches) for program in programs)
+    assert ran[0] >= ran[-1] - 2
+
+
+async def test_a_task_that_a_cycle_had_no_time_for_is_let_go_when_asked(
+    database_url: str, db: psycopg.Connection[Any]
+) -> None:
+    deployed = deploy_by_hand(db, partitions=2)
+    append(db, deployed, 200)
+    entered, leave = threading.Event(), threading.Event()
+
+    def held(guest: Guest, batch: BatchInput) -> BatchResult:
+        entered.set()
+        assert leave.wait(20)
+        return slow(guest, batch)
+
+    programs = [Program(held), Program(held)]
+    async with running_lane(database_url, slice_s=0.01) as (lane, _):
+        for index, program in enumerate(programs):
+            task = running_task(lane, deployed, program, index)
+            task.most_events = task.size = 5
+            lane.add(task)
+        await until(entered.is_set)
+        # Both are in the cycle; the one whose guest does not run is asked to leave, and the cycle's time is over.
+        (waiting,) = [index for index, program in enumerate(programs) if not program.batches]
+        leaving = asyncio.create_task(lane.remove(deployed.tasks[waiting]))
+        await until(lambda: lane.tasks[deployed.tasks[waiting]].gone is not None)
+        assert lane.tasks[deployed.tasks[waiting]].in_cycle
+        leave.set()
+        await asyncio.wait_for(leaving, 20)
+    assert programs[waiting].batches == []
