@@ -25,7 +25,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "control": BASE | {"db", "stream", "sandbox"},
     "observe": BASE | {"db", "stream"},
     "embedded": {"errors", "settings"},
-    "testing": {"errors", "sandbox"},
+    "testing": {"errors", "settings", "sandbox"},
 }
 """what each part may import of jeet; parts that are not listed are entry points and may import all of these"""
 

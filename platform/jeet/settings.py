@@ -90,6 +90,11 @@ class Settings:
     log_level: LogLevel = "info"
     """least level of the processes' own log lines"""
 
+    @property
+    def sandbox_cache(self) -> Path:
+        """Where compiled plugins are kept."""
+        return self.home / "sandbox"
+
     @staticmethod
     def from_environment(environ: Mapping[str, str] | None = None) -> Settings:
         """Read JEET_* variables; raise SettingsError that names every fault."""

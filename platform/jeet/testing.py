@@ -38,6 +38,7 @@ from jeet.sandbox.gate import canonical, check_json
 from jeet.sandbox.instance import Instance
 from jeet.sandbox.limits import Limits
 from jeet.sandbox.plugin import Compiled, Plugin
+from jeet.settings import Settings
 
 SINK = "sink"
 
@@ -134,6 +135,7 @@ class LocalFunction:
         sink: str = SINK,
         plugin: Plugin | None = None,
         plugin_path: Path | None = None,
+        cache_dir: Path | None = None,
         limits: Limits = Limits(),  # noqa: B008  frozen
         batch_events: int = 1000,
     ) -> None:
@@ -141,7 +143,7 @@ class LocalFunction:
         self._instance: Instance | None = None
         try:
             if plugin is None:
-                self._engine = Engine()
+                self._engine = Engine(cache_dir or Settings.from_environment().sandbox_cache)
                 plugin = self._engine.load_plugin(plugin_path)
             self._plugin = plugin
             self._compiled: Compiled = self._plugin.compile(source, filename, limits)

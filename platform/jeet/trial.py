@@ -24,6 +24,7 @@ import psycopg
 from jeet import embedded
 from jeet.db.sql import query
 from jeet.errors import JeetError
+from jeet.settings import Settings
 from jeet.telemetry import REDISTRIBUTED, WORKER_DISCONNECTED
 
 PATIENCE_S = 60.0
@@ -69,6 +70,8 @@ class Trial:
             self._stack.callback(shutil.rmtree, self.folder, ignore_errors=True)
             # The embedded server's user has to reach it.
             self.folder.chmod(0o755)
+            with contextlib.suppress(OSError):  # saves compiling the plugin again
+                shutil.copytree(Settings.from_environment().sandbox_cache, self.folder / "sandbox")
             self._environment |= {"JEET_HOME": str(self.folder), "JEET_LOG_FORMAT": "text", "JEET_LOG_LEVEL": "info"}
             self._log = self.folder / "up.log"
             log = self._stack.enter_context(self._log.open("wb"))

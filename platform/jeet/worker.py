@@ -80,7 +80,7 @@ class Worker:
         loop = asyncio.get_running_loop()
         for number in (signal.SIGTERM, signal.SIGINT):
             loop.add_signal_handler(number, self._signalled)
-        engine = await asyncio.to_thread(Engine)
+        engine = await asyncio.to_thread(Engine, self._settings.sandbox_cache)
         plugin = await asyncio.to_thread(Plugin, engine, self._settings.javy_plugin or BUILT_IN)
         log.info("worker started", pid=os.getpid(), plugin=plugin.hash[:12])
         failures = 0

@@ -15,9 +15,9 @@ Captured = pytest.CaptureFixture[str]
 
 
 @pytest.fixture(autouse=True)
-def no_database(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def no_database(monkeypatch: pytest.MonkeyPatch, tmp_path_factory: pytest.TempPathFactory) -> None:
     monkeypatch.delenv("JEET_DATABASE_URL", raising=False)
-    monkeypatch.setenv("JEET_HOME", str(tmp_path / "home"))
+    monkeypatch.setenv("JEET_HOME", str(tmp_path_factory.getbasetemp() / "dev-home"))  # keeps the compiled plugin
 
 
 def dev(captured: Captured, *argv: str) -> list[dict[str, Any]]:

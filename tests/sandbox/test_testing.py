@@ -16,6 +16,17 @@ from .conftest import TOTALS, Local
 FUNCTIONS = Path(__file__).parents[2] / "functions"
 
 
+def test_compiled_code_is_kept_under_the_home_of_jeet_and_needs_no_home_of_the_user(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("HOME", str(tmp_path / "user"))
+    monkeypatch.setenv("JEET_HOME", str(tmp_path / "jeet"))
+    with LocalFunction("stream.map(e => e + 1)") as function:
+        assert function.feed([1]).values() == [2]
+    assert list((tmp_path / "jeet" / "sandbox").iterdir())
+    assert not (tmp_path / "user").exists()
+
+
 def test_a_function_in_a_file_runs_with_its_own_config(local: Local, tmp_path: Path) -> None:
     config = (
         "export const config = { key: 'userId', state: { totals: { ttl: '7d' } }, input: { required: ['amount'] } };\n"

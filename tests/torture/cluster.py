@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import atexit
 import contextlib
+import functools
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -15,6 +18,8 @@ from types import TracebackType
 from typing import Any
 
 import psycopg
+
+from jeet.sandbox.engine import Engine
 
 JEET = str(Path(sys.executable).parent / "jeet")
 
@@ -31,6 +36,17 @@ def wait_for(read: Callable[[], Any], what: str, within_s: float = 30.0) -> Any:
         time.sleep(0.01)
 
 
+@functools.cache
+def _compiled_plugin() -> Path:
+    """A cache with the plugin in it, so that not each cluster compiles it."""
+    folder = Path(tempfile.mkdtemp(prefix="jeet-torture-"))
+    atexit.register(shutil.rmtree, folder, ignore_errors=True)
+    engine = Engine(folder)
+    engine.load_plugin(None)
+    engine.close()
+    return folder
+
+
 class Cluster:
     """One database, a coordinator and workers; everything that was started ends with the block."""
 
@@ -45,6 +61,7 @@ class Cluster:
             **(environment or {}),
         }
         self.processes: list[tuple[str, subprocess.Popen[bytes], Path]] = []
+        shutil.copytree(_compiled_plugin(), self.folder / "home" / "sandbox")
 
     def __enter__(self) -> Cluster:
         self.db = psycopg.connect(self.url, autocommit=True)

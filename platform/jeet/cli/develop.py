@@ -40,7 +40,9 @@ class Develop(Group):
         if not file.is_file():
             raise UsageError(f"{file} is not a file")
         lines = self._lines(input)
-        with LocalFunction.from_file(file, key=key, plugin_path=self.settings.javy_plugin) as function:
+        with LocalFunction.from_file(
+            file, key=key, plugin_path=self.settings.javy_plugin, cache_dir=self.settings.sandbox_cache
+        ) as function:
             counts = {"events": 0, "outputs": 0, "failures": 0, "refused": 0}
             number = 0
             while chunk := [line for _, line in zip(range(CHUNK), lines, strict=False)]:
@@ -63,7 +65,7 @@ class Develop(Group):
         from jeet.sandbox.engine import Engine
         from jeet.sandbox.plugin import BUILT_IN
 
-        engine = Engine()
+        engine = Engine(self.settings.sandbox_cache)
         try:
             plugin = engine.load_plugin(self.settings.javy_plugin)
         finally:

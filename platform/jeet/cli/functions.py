@@ -45,7 +45,7 @@ class Functions(Group):
         from jeet.sandbox.engine import Engine
 
         flags = Flags(name, source, sink, key, partitions, on_error, start, emits, cycle, hold_ttl)
-        engine = Engine()
+        engine = Engine(self.settings.sandbox_cache)
         try:
             code = read_code(file, engine.load_plugin(self.settings.javy_plugin), flags)
         finally:

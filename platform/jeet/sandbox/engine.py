@@ -38,14 +38,14 @@ _CONFIGURATION = f"epochs stack={WASM_STACK_BYTES}"
 
 
 class Engine:
-    """Compiles wasm and keeps it; close() stops the ticking thread."""
+    """Compiles wasm and keeps it in `cache_dir`, if there is one; close() stops the ticking thread."""
 
-    def __init__(self, cache_dir: Path | None = None) -> None:
+    def __init__(self, cache_dir: Path | None) -> None:
         config = wasmtime.Config()
         config.epoch_interruption = True
         config.max_wasm_stack = WASM_STACK_BYTES
         self.wasm = wasmtime.Engine(config)
-        self._cache_dir = _private_directory(cache_dir or _default_cache_dir())
+        self._cache_dir = None if cache_dir is None else _private_directory(cache_dir)
         self._modules: dict[str, wasmtime.Module] = {}
         self._lock = threading.Lock()
         self._plugins: dict[Path, Plugin] = {}
@@ -154,14 +154,14 @@ class Engine:
         return module
 
 
-def _default_cache_dir() -> Path:
-    return Path.home() / ".cache" / "jeet" / "sandbox"
-
-
 def _private_directory(path: Path) -> Path | None:
     """The directory if it is ours and closed to others, made if it is missing; else None, with a log line."""
     try:
-        path.mkdir(mode=0o700, parents=True, exist_ok=True)
+        if not path.parent.exists():
+            path.parent.mkdir(parents=True, exist_ok=True)
+            if os.geteuid() == 0:  # root's home of Jeet: the embedded server's user has to pass through
+                path.parent.chmod(0o711)
+        path.mkdir(mode=0o700, exist_ok=True)
         found = path.lstat()
     except OSError as error:
         log.info("no cache of compiled plugins: each process compiles them anew", extra={"reason": str(error)})
