@@ -15,14 +15,14 @@ from psycopg import sql
 from jeet.db import migrate as migrating
 from jeet.db.migrate import SchemaMismatch, check_schema, migrate
 from jeet.db.sql import sql_root
-from jeet.embedded import _installed
+from jeet.embedded_install import installed
 
 
 def tables(url: str) -> str:
     """Everything that schema jeet_internal holds but functions, as pg_dump tells it."""
     dump = subprocess.run(
         [
-            str(_installed() / "bin" / "pg_dump"),
+            str(installed() / "bin" / "pg_dump"),
             "--schema-only",
             "--no-owner",
             "--no-privileges",
@@ -75,6 +75,51 @@ def test_a_database_newer_than_this_version_is_left_alone(database_url: str) -> 
         db.execute("insert into jeet_internal.migration (name, digest) values ('9999_later', '')")
     with pytest.raises(SchemaMismatch, match="9999_later"):
         migrate(database_url)
+
+
+def set_contract(url: str, change: int) -> None:
+    with psycopg.connect(url, autocommit=True) as db:
+        db.execute("update jeet_internal.migration set digest = digest::int + %s where name = 'contract'", (change,))
+
+
+def test_processes_of_another_contract_than_the_databases_are_told_which_side_to_upgrade(database_url: str) -> None:
+    with psycopg.connect(database_url, autocommit=True) as db:
+        check_schema(db)
+        set_contract(database_url, +1)
+        with pytest.raises(SchemaMismatch, match="upgrade Jeet"):
+            check_schema(db)
+        with pytest.raises(SchemaMismatch, match="upgrade Jeet"):
+            migrate(database_url)
+        set_contract(database_url, -2)
+        with pytest.raises(SchemaMismatch, match="run: jeet migrate"):
+            check_schema(db)
+        migrate(database_url)
+        check_schema(db)
+
+
+def functions(db: psycopg.Connection) -> set[str]:
+    rows = db.execute(
+        "select p.oid::regprocedure::text from pg_proc p"
+        " where p.pronamespace in ('jeet'::regnamespace, 'jeet_internal'::regnamespace)"
+    ).fetchall()
+    return {row[0] for row in rows}
+
+
+def test_functions_of_an_earlier_version_go_with_the_rights_they_had_and_peoples_own_stay(database_url: str) -> None:
+    with psycopg.connect(database_url, autocommit=True) as db:
+        before = functions(db)
+        db.execute(
+            """
+            create function jeet.publish(stream text, event text, old int) returns int language sql as 'select 1';
+            grant execute on function jeet.publish(text, text, int) to jeet_producer;
+            create function jeet_internal.commit_tasks(old int) returns int language sql as 'select 1';
+            create procedure jeet_internal.gone() language sql as 'select 1';
+            create function jeet.mine() returns int language sql as 'select 1';
+            update jeet_internal.migration set digest = 'of an earlier version' where name = 'functions'
+            """
+        )
+        assert migrate(database_url).refreshed
+        assert functions(db) == {*before, "jeet.mine()"}
 
 
 def test_a_migration_that_fails_leaves_the_database_as_it_was(

@@ -2,7 +2,8 @@
 
 Promise: any number of processes may migrate at once; one does the work, under one advisory lock, in one transaction.
 A failure leaves the database as it was. Migrations are never edited after release; functions and views are applied anew
-whenever their text changed.
+whenever their text changed, and functions of earlier versions are dropped. Processes and database must agree on
+CONTRACT.
 """
 
 from __future__ import annotations
@@ -18,6 +19,9 @@ from jeet.db.sql import sql_root
 from jeet.errors import JeetError, UsageError
 
 OLDEST_POSTGRES = 160000
+CONTRACT = 1
+"""what processes and database rely on in one another; raised by each change of tables or functions (a signature, what a
+row means) with which processes of the version before cannot work on"""
 
 
 class SchemaMismatch(UsageError):
@@ -59,11 +63,12 @@ def migrate(database_url: str) -> Migrated:
         with db.transaction():
             db.execute("select pg_advisory_xact_lock(%s, %s)", MIGRATION_LOCK)
             db.execute((sql_root() / "bootstrap.sql").read_bytes())
-            known = {
-                row[0]: row[1] for row in db.execute("select name, digest from jeet_internal.migration").fetchall()
-            }
+            known = _known(db)
+            if _contract(known) > CONTRACT:
+                raise SchemaMismatch(_too_new(known))
             applied = _apply_migrations(db, known)
             refreshed = _refresh_functions(db, known)
+            _set(db, "contract", str(CONTRACT))
             # Always: a role that was missing last time may exist now.
             for path in _files("grants"):
                 _run(db, path)
@@ -104,12 +109,33 @@ def _refresh_functions(db: psycopg.Connection, known: dict[str, str]) -> bool:
     db.execute("set local check_function_bodies = off")
     for path in _refreshable():
         _run(db, path)
-    db.execute(
-        "insert into jeet_internal.migration (name, digest) values ('functions', %s)"
-        " on conflict (name) do update set digest = excluded.digest, applied_at = now()",
-        (digest,),
-    )
+    _run(db, sql_root() / "retire.sql")
+    _set(db, "functions", digest)
     return True
+
+
+def _set(db: psycopg.Connection, name: str, digest: str) -> None:
+    db.execute(
+        "insert into jeet_internal.migration (name, digest) values (%s, %s)"
+        " on conflict (name) do update set digest = excluded.digest, applied_at = now()"
+        " where migration.digest <> excluded.digest",
+        (name, digest),
+    )
+
+
+def _known(db: psycopg.Connection) -> dict[str, str]:
+    return {row[0]: row[1] for row in db.execute("select name, digest from jeet_internal.migration").fetchall()}
+
+
+def _contract(known: dict[str, str]) -> int:
+    return int(known.get("contract", "0"))
+
+
+def _too_new(known: dict[str, str]) -> str:
+    return (
+        f"the database was migrated by a newer version of Jeet (contract {_contract(known)}, here {CONTRACT});"
+        " upgrade Jeet here"
+    )
 
 
 def _run(db: psycopg.Connection, path: Path) -> None:
@@ -123,7 +149,14 @@ def check_schema(db: psycopg.Connection) -> None:
     """Raise SchemaMismatch, with the remedy, unless the database is at this version's schema."""
     if db.execute("select to_regclass('jeet_internal.migration')").fetchone() == (None,):
         raise SchemaMismatch("this database has no Jeet schema yet; run: jeet migrate")
-    known = {row[0]: row[1] for row in db.execute("select name, digest from jeet_internal.migration").fetchall()}
+    known = _known(db)
     missing = [path.stem for path in _files("migrations") if path.stem not in known]
     if missing:
         raise SchemaMismatch(f"the database lacks migration {missing[0]}; run: jeet migrate")
+    if _contract(known) > CONTRACT:
+        raise SchemaMismatch(_too_new(known))
+    if _contract(known) < CONTRACT:
+        raise SchemaMismatch(
+            "the database's functions are those of an older version of Jeet"
+            f" (contract {_contract(known)}, here {CONTRACT}); run: jeet migrate"
+        )
