@@ -57,6 +57,11 @@ REPLACEMENTS = {
         # QuickJS keeps every module that it ever saw; the plugin forgets those that were only compiled or invoked.
         f"static {_FREE_MODULE};": f"{_FREE_MODULE};",
         f"static {_FREE_MODULE}\n{{": f"{_FREE_MODULE}\n{{",
+        # When there is no memory for the error either, QuickJS throws null; the plugin keeps an error ready.
+        "throw JS_NULL to avoid recursing */\n        obj = JS_NULL;": (
+            "throw one that is ready */\n        extern JSValue jeet_out_of_memory(JSContext *ctx);\n"
+            "        obj = jeet_out_of_memory(ctx);"
+        ),
     }
 }
 
@@ -73,7 +78,7 @@ def adapt(file: str, source: str) -> str:
             first += "    if (js_check_stack_overflow(ctx->rt, 0)) {\n        JS_ThrowStackOverflow(ctx);\n"
             first += f"        return {CHECKS[name]};\n    }}\n"
         head = re.compile(rf"^[A-Za-z][^\n;{{}}=]*\b{name}\([^;{{}}]*\)\n{{\n", re.MULTILINE)
-        source, count = head.subn(lambda match, first=first: match.group() + first, source)
+        source, count = head.subn(rf"\g<0>{first}", source)
         if count != 1:
             raise ValueError(f"{file} defines {name} {count} times")
     return source

@@ -1,4 +1,4 @@
-"""The plugin is a Javy plugin: what a host of Javy 7 or 8 relies on holds, on the built-in one and on an official one."""
+"""What a host of Javy 7 or 8 relies on holds, on the built-in plugin and on an official one."""
 
 from __future__ import annotations
 
@@ -137,7 +137,8 @@ def test_promise_jobs_run_until_there_are_none(maker: Maker) -> None:
             host.compile(
                 "let p = Promise.resolve(0); for (let i = 0; i < 1000; i++) p = p.then((n) => n + 1);\n"
                 "p.then((n) => console.log('top ' + n)); await null; console.log('awaited');\n"
-                "export async function foo() { await null; console.log('foo'); queueMicrotask(() => console.log('last')) }"
+                "export async function foo() {\n"
+                "  await null; console.log('foo'); queueMicrotask(() => console.log('last')) }"
             ),
             "foo",
         )

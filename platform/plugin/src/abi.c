@@ -2,7 +2,6 @@
  *
  * As in Javy's canonical ABI, a buffer passed to a Javy export was made by cabi_realloc and belongs to the plugin from then on.
  * The jeet- exports leave their arguments to the host, except where they say otherwise. */
-#include <stdlib.h>
 #include <string.h>
 
 #include "plugin.h"
@@ -19,29 +18,34 @@ JEET_EXPORT("initialize-runtime") void initialize_runtime(void) { jeet_runtime_s
 JEET_EXPORT("cabi_realloc") void *cabi_realloc(void *block, size_t old_len, size_t align, size_t new_len) {
     (void)old_len;
     if (new_len == 0) return (void *)align; /* a non-null address that nobody reads */
-    if (align > 16) jeet_die("jeet-plugin: cabi_realloc: alignment above 16\n");
-    void *moved = realloc(old_len ? block : NULL, new_len);
+    if (align > 8) jeet_die("jeet-plugin: cabi_realloc: alignment above 8\n");
+    void *moved = heap_realloc(old_len ? block : NULL, new_len);
     if (!moved) jeet_die("jeet-plugin: out of memory in cabi_realloc\n");
     return moved;
 }
 
+/* For blocks made by cabi_realloc that were not handed over. */
+JEET_EXPORT("jeet-free") void jeet_free(void *block, size_t len) {
+    if (len) heap_free(block);
+}
+
 static void release(void *argument, size_t len) {
-    if (len) free(argument);
+    if (len) heap_free(argument);
 }
 
 static void set_result(uint32_t failed, void *data, size_t len) {
-    free((void *)(uintptr_t)compiled.data);
+    heap_free((void *)(uintptr_t)compiled.data);
     compiled = (Result){failed, (uint32_t)(uintptr_t)data, len};
 }
 
 static Result *compile(const char *source, size_t len, const char *name) {
     jeet_enter();
-    char *text = malloc(len + 1); /* the parser wants a NUL behind the last byte */
+    char *text = heap_malloc(len + 1); /* the parser wants a NUL behind the last byte */
     if (!text) jeet_die("jeet-plugin: out of memory for the source\n");
     memcpy(text, source, len);
     text[len] = 0;
     JSValue module = JS_Eval(jeet_ctx, text, len, name, JS_EVAL_TYPE_MODULE | JS_EVAL_FLAG_COMPILE_ONLY);
-    free(text);
+    heap_free(text);
     size_t size = 0;
     uint8_t *bytecode = NULL, *copy = NULL;
     if (!JS_IsException(module)) {
@@ -49,7 +53,7 @@ static Result *compile(const char *source, size_t len, const char *name) {
         js_free_module_def(jeet_ctx, JS_VALUE_GET_PTR(module));
     }
     if (bytecode) {
-        copy = malloc(size);
+        copy = heap_malloc(size);
         if (!copy) jeet_die("jeet-plugin: out of memory for the bytecode\n");
         memcpy(copy, bytecode, size);
         js_free(jeet_ctx, bytecode);
@@ -158,7 +162,7 @@ JEET_EXPORT("invoke") void invoke(uint8_t *bytecode, size_t len, uint32_t has_na
 
 /* Status of a jeet- export; the text of what was thrown waits in jeet-error. */
 static JeetStatus finish(JeetStatus status) {
-    free((void *)(uintptr_t)error_text[0]);
+    heap_free((void *)(uintptr_t)error_text[0]);
     error_text[0] = error_text[1] = 0;
     if (status == JEET_OK) return status;
     bool interrupted;
@@ -207,7 +211,7 @@ JEET_EXPORT("jeet-error") uint32_t *jeet_error(void) { return error_text; }
 
 /* Gives the block, made by cabi_realloc, to an input slot; 1 if there is no such slot. */
 JEET_EXPORT("jeet-input") uint32_t jeet_input(uint32_t slot, uint8_t *data, size_t len) {
-    if (len == 0) data = malloc(1);
+    if (len == 0) data = heap_malloc(1);
     return jeet_set_input(slot, data, len) ? 0 : 1;
 }
 

@@ -1,5 +1,4 @@
 /* An exception as text, and the end of an instance that cannot go on. */
-#include <stdlib.h>
 #include <string.h>
 #include <wasi/api.h>
 
@@ -13,7 +12,7 @@ _Noreturn void jeet_die(const char *text) {
 }
 
 static char *copy_text(const char *text, size_t len, size_t *out_len) {
-    char *copy = malloc(len + 1);
+    char *copy = heap_malloc(len + 1);
     if (!copy) {
         *out_len = 0;
         return NULL;
@@ -57,7 +56,7 @@ char *jeet_describe_exception(JSContext *ctx, size_t *len, bool *interrupted) {
     if (!message) {
         text = copy_text(unknown, sizeof unknown - 1, len);
     } else {
-        text = malloc(message_len + stack_len + 2);
+        text = heap_malloc(message_len + stack_len + 2);
         if (text) {
             memcpy(text, message, message_len);
             *len = message_len;

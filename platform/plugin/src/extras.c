@@ -1,6 +1,5 @@
 /* Javy.Jeet: what a multi-tenant host needs beyond Javy. A driver takes what it wants of it and deletes `Javy` from the
  * global before user code runs; nothing here can be reached in another way. */
-#include <stdlib.h>
 #include <string.h>
 
 #include "plugin.h"
@@ -22,10 +21,10 @@ void jeet_extras_reset(JSContext *ctx) {
     JS_FreeValue(ctx, namespace);
     entries = namespace = JS_UNDEFINED;
     for (int i = 0; i < SLOTS; i++) {
-        free(inputs[i].data);
+        heap_free(inputs[i].data);
         inputs[i] = (Slot){NULL, 0};
     }
-    free(output.data);
+    heap_free(output.data);
     output = (Slot){NULL, 0};
 }
 
@@ -50,7 +49,7 @@ void jeet_set_namespace(JSContext *ctx, JSValue ns) {
 
 bool jeet_set_input(uint32_t slot, uint8_t *data, size_t len) {
     if (slot >= SLOTS) return false;
-    free(inputs[slot].data);
+    heap_free(inputs[slot].data);
     inputs[slot] = (Slot){data, len};
     return true;
 }
@@ -152,7 +151,7 @@ static JSValue add_output(JSContext *ctx, JSValueConst this_value, int argc, JSV
         data = (const uint8_t *)text;
     }
     size_t total = output.len + len;
-    uint8_t *larger = total < len ? NULL : realloc(output.data, total ? total : 1);
+    uint8_t *larger = total < len ? NULL : heap_realloc(output.data, total ? total : 1);
     if (larger) {
         if (len) memcpy(larger + output.len, data, len);
         output = (Slot){larger, total};
@@ -163,7 +162,7 @@ static JSValue add_output(JSContext *ctx, JSValueConst this_value, int argc, JSV
 
 static JSValue clear_output(JSContext *ctx, JSValueConst this_value, int argc, JSValueConst *argv) {
     (void)ctx, (void)this_value, (void)argc, (void)argv;
-    free(output.data);
+    heap_free(output.data);
     output = (Slot){NULL, 0};
     return JS_UNDEFINED;
 }

@@ -1,5 +1,4 @@
 /* Javy.IO and console, over WASI fd_read and fd_write. */
-#include <stdlib.h>
 #include <string.h>
 #include <wasi/api.h>
 

@@ -2,7 +2,6 @@
  *
  * A rejected promise is remembered until a handler is attached; what is left when the jobs have run is an unhandled rejection.
  * The table is open-addressed and keyed by the promise, since a function may reject many and handle them all later. */
-#include <stdlib.h>
 #include <string.h>
 #include <wasi/api.h>
 

@@ -29,7 +29,15 @@ extern JSRuntime *jeet_rt;
 extern JSContext *jeet_ctx;
 void jeet_runtime_start(void);
 void jeet_set_host_stack(size_t bytes);
+JSValue jeet_out_of_memory(JSContext *ctx); /* called by QuickJS: adapt_quickjs.py */
 void jeet_enter(void); /* first line of every export that runs JavaScript */
+
+/* heap.c: linear memory; payloads are aligned to 8 bytes. NULL when the host gives no more. */
+void *heap_malloc(size_t bytes);
+void *heap_calloc(size_t count, size_t each);
+void *heap_realloc(void *payload, size_t bytes);
+void heap_free(void *payload);
+size_t heap_usable_size(const void *payload);
 
 /* memory.c: the allocator under QuickJS: counts, limits, and asks for a collection in good time. */
 extern const JSMallocFunctions jeet_malloc_functions;
@@ -50,7 +58,7 @@ void jeet_set_deadline(double ms_from_now);
 void jeet_arm_interrupt(void);
 
 /* error.c: an exception as text; process end. */
-char *jeet_describe_exception(JSContext *ctx, size_t *len, bool *interrupted); /* malloc'ed; takes the exception */
+char *jeet_describe_exception(JSContext *ctx, size_t *len, bool *interrupted); /* from the heap; takes the exception */
 JSValue jeet_showable(JSContext *ctx, JSValueConst value);
 void jeet_write_stderr(const char *text, size_t len);
 _Noreturn void jeet_die(const char *text); /* text to stderr, then a trap */

@@ -2,7 +2,6 @@
  *
  * The context has what Javy's has: the language, no `performance`, no module loader, no host objects beyond io.c, text.c
  * and extras.c. */
-#include <stdlib.h>
 
 #include "plugin.h"
 
@@ -35,10 +34,24 @@ static char *no_imports(JSContext *ctx, const char *base, const char *name, void
     return NULL;
 }
 
+/* What is thrown when there is no memory to make an error: one for all, so it is frozen and has no stack. */
+static JSValue ready_error = JS_UNDEFINED;
+
+JSValue jeet_out_of_memory(JSContext *ctx) { return JS_IsUndefined(ready_error) ? JS_NULL : JS_DupValue(ctx, ready_error); }
+
+static int make_ready_error(JSContext *ctx) {
+    ready_error = JS_NewInternalError(ctx, "out of memory");
+    if (JS_IsException(ready_error)) return -1;
+    return JS_DefinePropertyValueStr(ctx, ready_error, "stack", JS_NewString(ctx, ""), 0) < 0 ? -1
+                                                                                             : JS_FreezeObject(ctx, ready_error);
+}
+
 static void stop(void) {
     if (!jeet_rt) return;
     jeet_extras_reset(jeet_ctx);
     jeet_jobs_reset(jeet_ctx);
+    JS_FreeValue(jeet_ctx, ready_error);
+    ready_error = JS_UNDEFINED;
     JS_FreeContext(jeet_ctx);
     JS_FreeRuntime(jeet_rt);
     jeet_ctx = NULL;
@@ -65,7 +78,7 @@ void jeet_runtime_start(void) {
     jeet_jobs_install(jeet_rt);
     JS_SetModuleLoaderFunc(jeet_rt, no_imports, NULL, NULL);
     jeet_ctx = JS_NewContextRaw(jeet_rt);
-    if (!jeet_ctx || !add_intrinsics(jeet_ctx)) jeet_die("jeet-plugin: no memory for a JavaScript context\n");
+    if (!jeet_ctx || !add_intrinsics(jeet_ctx) || make_ready_error(jeet_ctx) < 0) jeet_die("jeet-plugin: no memory for a JavaScript context\n");
     JSValue global = JS_GetGlobalObject(jeet_ctx);
     if (jeet_add_io(jeet_ctx, global) < 0 || jeet_add_text(jeet_ctx, global) < 0)
         jeet_die("jeet-plugin: cannot set up the global object\n");

@@ -1,5 +1,4 @@
 /* TextEncoder and TextDecoder (UTF-8), as the Encoding standard has them. */
-#include <stdlib.h>
 #include <string.h>
 
 #include "plugin.h"
