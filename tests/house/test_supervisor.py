@@ -16,7 +16,7 @@ from jeet.supervisor import restart_delay_s
 
 SUPERVISE = """
 import asyncio, signal, subprocess, sys
-from jeet.embedded import die_with_parent
+from jeet.embedded_install import die_with_parent
 from jeet.supervisor import ChildSpec, LinePrinter, Supervisor
 from jeet.telemetry import configure
 
