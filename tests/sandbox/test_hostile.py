@@ -97,6 +97,42 @@ def test_there_is_no_back_door(local: Local, name: str) -> None:
     assert local(f"stream.map(() => typeof {name})").feed([1]).values() == ["undefined"]
 
 
+@pytest.mark.parametrize(
+    ("make", "name"),
+    [
+        ("new Date(0)", "toJSON"),
+        ("new Date(0)", "getTime"),
+        ("/x/", "exec"),
+        ("/x/", "test"),
+        ("Promise.resolve()", "then"),
+        ("Promise.resolve()", "catch"),
+        ("new RangeError('x')", "message"),
+    ],
+)
+def test_an_object_may_have_its_own_in_place_of_a_frozen_method(local: Local, make: str, name: str) -> None:
+    run = local(f"stream.map(() => {{ const o = {make}; o.{name} = () => 'own'; return o.{name}(); }})").feed([1])
+    assert (run.values(), run.failures) == (["own"], [])
+
+
+@pytest.mark.parametrize(("make", "name"), [("[]", "map"), ("new Map()", "get"), ("new Set()", "add")])
+def test_where_it_may_not_the_error_says_why_and_what_to_do(local: Local, make: str, name: str) -> None:
+    source = f"""stream.map(e => {{
+      const own = {make};
+      if (e) own.{name} = () => 'own';
+      Object.defineProperty(own, '{name}', {{ value: () => 'own' }});
+      return own.{name}();
+    }})"""
+    run = local(source).feed([0, 1])
+    assert run.values() == ["own"]
+    assert "the built-ins are frozen" in run.failures[0].error
+    assert "Object.defineProperty" in run.failures[0].error
+
+
+def test_what_user_code_froze_itself_is_not_blamed_on_built_ins(local: Local) -> None:
+    run = local("stream.map(() => { 'use strict'; Object.freeze({ x: 1 }).x = 2; })").feed([1])
+    assert run.failures[0].error == "TypeError: 'x' is read-only"
+
+
 def test_ordinary_assignments_survive_the_freezing(local: Local) -> None:
     source = """
     class Base { greet() { return 'base'; } }

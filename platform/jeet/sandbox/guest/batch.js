@@ -302,7 +302,8 @@ function describeError(error) {
   try {
     if (typeof error === 'object' && error !== null && 'message' in error) {
       const name = typeof error.name === 'string' ? error.name : 'Error';
-      const message = typeof error.message === 'string' ? error.message : show(error.message, 1, []);
+      let message = typeof error.message === 'string' ? error.message : show(error.message, 1, []);
+      if (error instanceof TypeError) message += frozenHint(message);
       const stack = typeof error.stack === 'string' ? userStack(error.stack.slice(0, MAX_ERROR * 2)) : '';
       return [cut(message === '' ? name : `${name}: ${message}`), cut(stack)];
     }

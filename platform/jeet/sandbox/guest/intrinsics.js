@@ -3,8 +3,9 @@
 // Promise: user code cannot change what the driver or another event sees of the built-ins. Every object that can be
 // reached from the globals is frozen, so the driver may call methods such as push and get plainly.
 // The "override mistake" (a frozen prototype makes `obj.toString = f` throw) is undone for what ordinary code assigns on
-// plain objects, functions and errors: these become accessors whose setter defines an own property on the receiver.
-// Elsewhere (an own `map` on an array, say) use Object.defineProperty or a class.
+// plain objects, functions and errors, and for all of dates, regular expressions and promises: these become accessors
+// whose setter defines an own property on the receiver. Arrays, Maps and Sets are left as they are, as accessors would
+// make each call of theirs slower: there the error says what to do.
 
 const { stringify, parse } = JSON;
 const { freeze, defineProperty, getOwnPropertyDescriptor, getPrototypeOf, setPrototypeOf, create, keys: keysOf, hasOwn } = Object;
@@ -37,8 +38,8 @@ const PROTOTYPES_OF_ORDINARY_CODE = [
   Object, Function, Error, EvalError, RangeError, ReferenceError, SyntaxError, TypeError, URIError, AggregateError,
 ];
 
-function forgiveAssignment(prototype) {
-  for (const name of ASSIGNED_BY_ORDINARY_CODE) {
+function forgiveAssignment(prototype, names) {
+  for (const name of names) {
     const own = getOwnPropertyDescriptor(prototype, name);
     if (own === undefined || !('value' in own) || !own.configurable) continue;
     const { value } = own;
@@ -52,6 +53,16 @@ function forgiveAssignment(prototype) {
       configurable: false,
     });
   }
+}
+
+const PROTOTYPES_LEFT = [Array.prototype, Map.prototype, Set.prototype];
+const READ_ONLY = /^'([^']+)' is read-only$/;
+
+// What to add to the message of an error that a frozen prototype may have caused.
+function frozenHint(message) {
+  const found = READ_ONLY.exec(message);
+  if (found === null || !PROTOTYPES_LEFT.some((prototype) => hasOwn(prototype, found[1]))) return '';
+  return ` (the built-ins are frozen: give an array, Map or Set its own ${found[1]} by Object.defineProperty or in a class)`;
 }
 
 // Freezes all objects and constructors that can be reached from the roots. Methods themselves are left alone: nobody
@@ -92,7 +103,8 @@ function hiddenIntrinsics() {
 }
 
 function freezeIntrinsics() {
-  for (let i = 0; i < PROTOTYPES_OF_ORDINARY_CODE.length; i++) forgiveAssignment(PROTOTYPES_OF_ORDINARY_CODE[i].prototype);
+  for (let i = 0; i < PROTOTYPES_OF_ORDINARY_CODE.length; i++) forgiveAssignment(PROTOTYPES_OF_ORDINARY_CODE[i].prototype, ASSIGNED_BY_ORDINARY_CODE);
+  for (const { prototype } of [Date, RegExp, Promise]) forgiveAssignment(prototype, Object.getOwnPropertyNames(prototype));
   const roots = hiddenIntrinsics();
   const names = ownKeys(globalThis);
   for (let i = 0; i < names.length; i++) {
