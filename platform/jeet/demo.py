@@ -52,7 +52,7 @@ def _tell(trial: Trial, story: _Story, events: Path, wanted: dict[str, demo_data
 
     story.step("The flights go in", f"jeet publish flights {events.name}")
     began = time.monotonic()
-    publishing = trial.start("publish", "flights", str(events))
+    publishing = trial.start("publish", "flights", str(events), quiet=story.is_quiet)
     victim = _kill_one(trial, story)
     redistribution = trial.redistribution(victim.worker)
     story.say(*redistribution.lines)
@@ -137,6 +137,10 @@ class _Story:
         self._out = out
         self._steps = 0
         self._colour = out.is_terminal and not out.json
+
+    @property
+    def is_quiet(self) -> bool:
+        return self._out.json
 
     def step(self, title: str, command: str) -> None:
         self._steps += 1

@@ -116,9 +116,10 @@ class Trial:
         prefixed = (line.partition("|") for line in self._log.read_text(errors="replace").splitlines())
         return [text.strip() for name, _, text in prefixed if name.strip() == process]
 
-    def start(self, *arguments: str) -> subprocess.Popen[bytes]:
-        """Start a jeet command whose output the person sees."""
-        return subprocess.Popen([sys.executable, "-m", "jeet.cli", *arguments], env=self._environment)
+    def start(self, *arguments: str, quiet: bool = False) -> subprocess.Popen[bytes]:
+        """Start a jeet command whose output the person sees, unless it is to be quiet."""
+        words = [sys.executable, "-m", "jeet.cli", *arguments]
+        return subprocess.Popen(words, env=self._environment, stdout=subprocess.DEVNULL if quiet else None)
 
     def jeet(self, *arguments: str) -> list[str]:
         """Run a jeet command; the lines that it printed."""
