@@ -19,6 +19,7 @@ class Start(Group):
         self,
         *,
         workers: Annotated[int, "how many worker processes"] = 2,
+        port: Annotated[int | None, "port of the HTTP gateway, which this version does not have yet"] = None,
         home: Annotated[Path | None, "folder of the embedded Postgres and of caches (default: JEET_HOME)"] = None,
     ) -> None:
         """Run everything here: an embedded Postgres, a coordinator and workers.
@@ -30,6 +31,8 @@ class Start(Group):
         """
         from jeet import up
 
+        if port is not None:
+            self.out.note(f"this version has no HTTP gateway yet: nothing listens on port {port}")
         settings = self.settings if home is None else dataclasses.replace(self.settings, home=home.absolute())
         up.run(settings, workers, as_json=self.out.json)
 
