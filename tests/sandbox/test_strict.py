@@ -171,3 +171,30 @@ def test_a_bad_line_in_a_long_column_is_found(bad: str) -> None:
     good = '{"userId":"u12","currentTotal":123.45,"at":1700000000000}\n'
     assert check_column((good * 3000).rstrip().encode(), 1000) is None
     assert check_column((good * 1500 + bad + "\n" + good * 1500).rstrip().encode(), 1000) is not None
+
+
+@pytest.mark.parametrize("events", [[1], [0, 1]], ids=["alone", "among others"])
+@pytest.mark.parametrize(
+    "value", ["'x'.repeat(3 << 20)", "{ a: [{ b: 'x'.repeat(3 << 20) }] }", "Array(3000).fill('x'.repeat(1024))"]
+)
+def test_a_text_that_is_too_long_is_refused_by_name_before_any_work(
+    local: Local, value: str, events: list[int]
+) -> None:
+    late = "{ toJSON() { console.log('visited'); return 1; } }"
+    run = local(f"stream.map(e => e ? [{value}, {late}] : 0)").feed(events)
+    assert [failure.error for failure in run.failures] == [
+        "JsonError: the result is longer than 1048576 bytes (output_bytes)"
+    ]
+    assert run.logs == []
+
+
+def test_what_a_to_json_puts_out_itself_takes_no_room_from_the_value_around_it(local: Local) -> None:
+    source = """
+    export const config = { emits: ['side'] };
+    stream.map((event, context) => {
+      const big = 'x'.repeat(700_000);
+      return [big, { toJSON() { context.emit('side', big); return 1; } }, 'y'.repeat(300_000)].concat(event);
+    });
+    """
+    run = local(source).feed([1, 2])
+    assert (run.failures, len(run.values())) == ([], 2)

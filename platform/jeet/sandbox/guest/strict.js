@@ -13,7 +13,15 @@ class InternalFault extends Error {}
 hidden(InternalFault.prototype, 'name', 'InternalFault');
 
 let depthLimit = 128;
+let room = Infinity; // characters of strings that the text may still hold: too long a one is refused before any work
 let followed = false; // a toJSON was met: write the normalised copy instead
+
+class TooLong extends Error {}
+
+function makeRoom(length) {
+  room -= length;
+  if (room < 0) throw new TooLong('too long');
+}
 
 function refuse(where, what) {
   throw new JsonError(`${where} ${what}`);
@@ -30,6 +38,8 @@ function checkNumber(v, where) {
 function checkDeep(v, where, depth) {
   switch (typeof v) {
     case 'string':
+      makeRoom(v.length);
+      return;
     case 'boolean':
       return;
     case 'number':
@@ -42,7 +52,10 @@ function checkDeep(v, where, depth) {
         if (v.toJSON !== undefined && typeof v.toJSON === 'function') { followed = true; return; }
         for (let i = 0; i < v.length; i++) {
           const item = v[i];
-          if (typeof item === 'string') continue;
+          if (typeof item === 'string') {
+            makeRoom(item.length);
+            continue;
+          }
           checkDeep(item, `${where}[${i}]`, depth + 1);
         }
         return;
@@ -56,7 +69,10 @@ function checkDeep(v, where, depth) {
       for (let i = 0; i < names.length; i++) {
         const item = v[names[i]];
         const type = typeof item;
-        if (type === 'string') continue;
+        if (type === 'string') {
+          makeRoom(item.length);
+          continue;
+        }
         if (type === 'number') {
           checkNumber(item, `${where}.${names[i]}`);
           continue;
@@ -128,6 +144,8 @@ const REFUSED = new Error('refused');
 function strict(key, value) {
   switch (typeof value) {
     case 'string':
+      room -= value.length;
+      if (room < 0) throw REFUSED;
       return value;
     case 'number':
       if (value - value === 0) return value;
@@ -153,10 +171,14 @@ let careful = false;
 
 function jsonText(value, where, limit, limitName) {
   if (careful) return carefulText(value, where, limit, limitName);
+  const outer = room; // a toJSON may come here again
+  room = limit;
   let text;
   try {
     text = stringify(value, strict);
+    room = outer;
   } catch (error) {
+    room = outer;
     carefulText(value, where, limit, limitName); // says what and where
     throw error;
   }
@@ -169,9 +191,20 @@ function tooLong(where, limit, limitName) {
 }
 
 function carefulText(value, where, limit, limitName) {
-  followed = false;
-  checkDeep(value, where, 0);
-  const text = stringify(followed ? normalise(value, where, 0, '') : value);
+  const outer = room;
+  let text;
+  try {
+    followed = false;
+    room = limit;
+    checkDeep(value, where, 0);
+    room = limit;
+    text = stringify(followed ? normalise(value, where, 0, '') : value);
+  } catch (error) {
+    if (error instanceof TooLong) tooLong(where, limit, limitName);
+    throw error;
+  } finally {
+    room = outer;
+  }
   if (text.includes('\\u')) checkText(text, where);
   if (text.length > limit || (text.length * 3 > limit && utf8Length(text) > limit)) tooLong(where, limit, limitName);
   return text;
