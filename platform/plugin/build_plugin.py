@@ -29,7 +29,10 @@ WASM_NAME = "jeet-plugin.wasm"
 INFO_NAME = "plugin.json"
 
 NAMESPACE = "jeet-plugin-v1"
-ZIG_VERSION = "0.17.1"  # as pinned in pyproject.toml
+ZIG_VERSION = "0.17.1"  # decides the bytes of the plugin
+
+# What a compilation needs: the compiler, and pip to fetch the sources.
+REQUIREMENTS = (f"ziglang=={ZIG_VERSION}", "pip>=23.1")
 
 # C's stack in linear memory lies first, so that running out of it traps and never overwrites data.
 C_STACK_BYTES = 1 << 20
@@ -77,6 +80,11 @@ def build() -> Plugin:
         "inputs": inputs,
     }
     return Plugin(cached, info)
+
+
+def is_cached() -> bool:
+    """Whether build() needs neither compiler nor sources."""
+    return _is_intact(_cache_folder() / f"{inputs_hash()}.wasm")
 
 
 def inputs_hash() -> str:

@@ -17,6 +17,10 @@ import build_plugin
 class PluginBuildHook(BuildHookInterface):  # type: ignore[type-arg]
     """Builds the Javy plugin, or takes it from the cache, for each wheel."""
 
+    def dependencies(self) -> list[str]:
+        """What the build environment needs besides: nothing if the plugin is in the cache."""
+        return [] if build_plugin.is_cached() else list(build_plugin.REQUIREMENTS)
+
     def initialize(self, version: str, build_data: dict[str, Any]) -> None:
         """Add the plugin and its description to the wheel."""
         try:

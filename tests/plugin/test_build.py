@@ -9,7 +9,6 @@ import shutil
 import subprocess
 import sys
 import tarfile
-import tomllib
 import zipfile
 from pathlib import Path
 
@@ -50,9 +49,17 @@ def test_the_plugin_has_the_recorded_hash_and_its_description_says_so() -> None:
     assert set(info) == {"sha256", "namespace", "quickjs", "zig", "inputs"}
 
 
-def test_the_version_pinned_for_building_is_the_one_that_the_build_wants() -> None:
-    wanted = tomllib.loads((ROOT / "pyproject.toml").read_text())["build-system"]["requires"]
-    assert f"ziglang=={json.loads(PLUGIN.with_name('plugin.json').read_text())['zig']}" in wanted
+def build_requirements(folder: Path, **env: str) -> list[str]:
+    code = "import hatchling.build; print(*hatchling.build.get_requires_for_build_wheel(), sep='\\n')"
+    env = {**os.environ, **env}
+    done = subprocess.run([sys.executable, "-c", code], cwd=folder, env=env, capture_output=True, text=True, check=True)
+    return done.stdout.splitlines()
+
+
+def test_the_compiler_is_asked_for_pinned_and_only_when_the_plugin_is_not_in_the_cache(tmp_path: Path) -> None:
+    zig = json.loads(PLUGIN.with_name("plugin.json").read_text())["zig"]
+    assert build_requirements(ROOT) == []
+    assert f"ziglang=={zig}" in build_requirements(ROOT, XDG_CACHE_HOME=str(tmp_path))
 
 
 def test_the_plugin_tells_the_version_of_its_engine(maker: Maker) -> None:
