@@ -53,7 +53,7 @@ def build_requirements(folder: Path, **env: str) -> list[str]:
     code = "import hatchling.build; print(*hatchling.build.get_requires_for_build_wheel(), sep='\\n')"
     env = {**os.environ, **env}
     done = subprocess.run([sys.executable, "-c", code], cwd=folder, env=env, capture_output=True, text=True, check=True)
-    return done.stdout.splitlines()
+    return done.stdout.split()
 
 
 def test_the_compiler_is_asked_for_pinned_and_only_when_the_plugin_is_not_in_the_cache(tmp_path: Path) -> None:
