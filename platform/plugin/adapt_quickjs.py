@@ -57,6 +57,8 @@ REPLACEMENTS = {
         # QuickJS keeps every module that it ever saw; the plugin forgets those that were only compiled or invoked.
         f"static {_FREE_MODULE};": f"{_FREE_MODULE};",
         f"static {_FREE_MODULE}\n{{": f"{_FREE_MODULE}\n{{",
+        # The reason why there is no message is the same.
+        '"Invalid error message"': '"out of memory"',
         # When there is no memory for the error either, QuickJS throws null; the plugin keeps an error ready.
         "throw JS_NULL to avoid recursing */\n        obj = JS_NULL;": (
             "throw one that is ready */\n        extern JSValue jeet_out_of_memory(JSContext *ctx);\n"

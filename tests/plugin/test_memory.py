@@ -13,7 +13,7 @@ BOMBS = {
     "objects": "let o = null; for (;;) o = { o, a: 1, b: 'x' + Math.random() }",
     "string": "let s = 'x'; for (;;) s += s",
     "strings": "const a = []; for (let i = 0; ; i++) a.push('text ' + i)",
-    "rope": "let s = ''; for (let i = 0; ; i++) s += 'piece ' + i",
+    "rope": "let s = ''; const piece = 'piece '.repeat(100); for (let i = 0; ; i++) s += piece + i",
     "buffer": "const a = []; for (;;) a.push(new Uint8Array(100000))",
     "one buffer": "new ArrayBuffer(2 ** 31 - 8)",
     "map": "const m = new Map(); for (let i = 0; ; i++) m.set(i, i)",
@@ -31,7 +31,7 @@ BOMBS = {
     "errors": "const a = []; for (;;) a.push(new Error('e'))",
     "promises": "const a = []; for (;;) a.push(Promise.reject(new Error('e')))",
     "bind": "let f = () => 1; for (;;) f = f.bind(null)",
-    "source": "new Function('return [' + '1,'.repeat(2 ** 22) + ']')",
+    "source": "new Function('return [' + '1,'.repeat(2 ** 20) + ']')",
     "date": "const a = []; for (;;) a.push(new Date())",
     "generator": "function* g() { yield g() } const a = []; for (;;) { const x = g(); x.next(); a.push(x) }",
     "json records": "JSON.parse('[' + '{\"a\":1},'.repeat(2 ** 20) + '1]', (k, v) => v)",
@@ -114,6 +114,127 @@ def test_memory_that_is_given_back_can_be_used_again_and_again(maker: Maker) -> 
         assert run(host, source) == "value"
         assert host.evaluate("if (kept.length !== 10 || kept.some((m) => m !== 'out of memory')) throw kept") == 0
         assert host.evaluate("if (Javy.Jeet.memoryUsage().refusals < 10) throw 0") == 0
+
+
+PARTS = r"""
+const parts = [
+  () => JSON.parse('{"a":[1,2,{"b":"c"}],"d":{"e":null}}', (k, v) => v),
+  () => JSON.stringify({ a: [1, 'two', { three: 3n.toString() }], toJSON() { return [this.a] } }, null, 2),
+  () => [5, 3, 1].sort((a, b) => a - b).map((x) => x * 2).filter(Boolean).flatMap((x) => [x, x]).join('-'),
+  () => 'a1b22c333'.replace(/([a-z])(\d+)/g, (m, p, q) => q + p).split(/\d/u).length,
+  () => new Map([[1, { a: 1 }], ['k', [2]]]).forEach((v, k, m) => new Set(m.keys())),
+  () => {
+    class A { #x = 1; get x() { return this.#x } static s = new A() }
+    class B extends A { constructor() { super(); this.y = super.x } }
+    return new B().y;
+  },
+  () => { function* g() { try { yield* [1, 2, 3] } finally { } } return [...g()].length },
+  () => {
+    let n = 0;
+    (async () => { await null; for await (const x of [1, Promise.resolve(2)]) n += x })();
+    Javy.Jeet.drainJobs();
+    Javy.Jeet.takeRejection();
+    return n;
+  },
+  () => {
+    const get = () => 1, ownKeys = () => ['a', 'b'];
+    const getOwnPropertyDescriptor = () => ({ value: 1, enumerable: true, configurable: true });
+    return Object.entries(new Proxy({}, { get, ownKeys, getOwnPropertyDescriptor })).length;
+  },
+  () => { Promise.reject(new Error('x')); Javy.Jeet.drainJobs(); return Javy.Jeet.takeRejection().count },
+  () => new Function('a', 'b', 'return `${a}${b}`')('é', '🌍').normalize('NFD').toUpperCase(),
+  () => new Date(2020, 1, 2).toISOString() + (12345.678).toFixed(1) + (2n ** 200n),
+  () => new TextDecoder().decode(new TextEncoder().encode('grüße 語')),
+  () => { const w = new WeakMap(), k = {}; w.set(k, new WeakRef(k)); return w.get(k).deref() === k },
+  () => { try { null.x } catch (e) { return e.stack.length } },
+  () => { let s = ''; for (let i = 0; i < 200; i++) s += 'piece ' + i; return s.length },
+  () => { const a = []; for (let i = 0; i < 300; i++) a.push({ i, s: 'v' + i }); return JSON.stringify(a).length },
+  () => eval('let q = 1; (() => { late = q; var late; return late })()'),
+  () => Array.from({ length: 50 }, (_, i) => Symbol(i)).length + [...'héllo'].reverse().join(''),
+  () => /(?<y>\d{4})-(?<m>\d\d)/.exec('on 2024-05-06').groups.y + [...'aXbX'.matchAll(/X/g)].length,
+  () => new DataView(new Float64Array([3, 1, 2]).sort().buffer).getFloat64(0),
+];
+const seen = new Set();
+const touch = (o) => { // as a driver does that freezes all built-ins before user code runs
+  if ((typeof o !== 'object' && typeof o !== 'function') || o === null || seen.has(o)) return;
+  seen.add(o);
+  for (const key of Reflect.ownKeys(o)) {
+    const { value, get, set } = Reflect.getOwnPropertyDescriptor(o, key) ?? {};
+    [value, get, set].forEach(touch);
+  }
+  touch(Reflect.getPrototypeOf(o));
+};
+touch(globalThis);
+globalThis.go = () => {
+  let failed = 0;
+  for (const part of parts) {
+    try { part() } catch (error) {
+      if (error?.message !== 'out of memory') throw error;
+      failed++;
+    }
+  }
+  console.log(failed);
+};
+globalThis.exhaust = () => {
+  let kept = [], failed = 0;
+  for (let i = 0; i < 3000 && failed < 30; i++) {
+    try { kept.push(parts[(i * 7) % parts.length](), 'x' + i, { i }, new Uint8Array(i % 300)) } catch { failed++ }
+  }
+};
+"""
+
+
+@pytest.fixture(scope="module")
+def parts(maker: Maker) -> bytes:
+    with maker.instance() as host:
+        return host.compile(PARTS)
+
+
+def load(host: Host, parts: bytes) -> None:
+    assert host.export("jeet-eval-module", host.put(parts), len(parts)) == 0, host.error
+    assert host.call("go") == 0, host.error
+    host.export("jeet-gc")
+
+
+def one_allocation_fails(maker: Maker, parts: bytes, room: int) -> None:
+    with maker.instance() as host:
+        load(host, parts)
+        host.export("jeet-memory-limit", host.export("jeet-memory-used") + room)
+        assert host.call("go") == 0, host.error
+        host.export("jeet-memory-limit", 0)
+        assert host.call("go") == 0, host.error
+        assert host.stdout.split()[2] == "0"  # all is as before
+        host.export("initialize-runtime")
+
+
+def all_memory_goes(maker: Maker, parts: bytes, room: int) -> None:
+    for by_host in (True, False):
+        with maker.instance(memory_bytes=(2 << 20) + room if by_host else -1) as host:
+            load(host, parts)
+            if not by_host:
+                host.export("jeet-memory-limit", host.export("jeet-memory-used") + room)
+            assert host.call("exhaust") in (0, 1)
+            host.export("jeet-memory-limit", 0)
+            host.export("initialize-runtime")
+            assert host.run("console.log('alive')").endswith("alive\n")
+
+
+def test_any_allocation_may_fail_and_nothing_is_broken_after_it(maker: Maker, parts: bytes) -> None:
+    for room in range(-20_000, 60_000, 1000):
+        one_allocation_fails(maker, parts, room)
+
+
+def test_running_out_of_memory_altogether_ends_in_errors_only(maker: Maker, parts: bytes) -> None:
+    for room in range(0, 400_000, 20_000):
+        all_memory_goes(maker, parts, room)
+
+
+@pytest.mark.torture
+def test_every_allocation_may_fail(maker: Maker, parts: bytes) -> None:
+    for room in range(-20_000, 60_000, 40):
+        one_allocation_fails(maker, parts, room)
+    for room in range(0, 400_000, 1000):
+        all_memory_goes(maker, parts, room)
 
 
 def test_a_limit_that_is_lifted_is_no_limit(maker: Maker) -> None:
