@@ -180,7 +180,8 @@ create table jeet_internal.suspect (
     task_id   int not null references jeet_internal.task on delete cascade,
     stream_id int not null,
     "offset"  bigint not null,
-    attempts  int not null default 0,
+    begun     boolean not null default false,            -- it runs, or its owner died while it did
+    attempts  int not null default 0,                    -- times that its owner died while it ran
     primary key (task_id, stream_id, "offset")
 );
 
@@ -205,6 +206,7 @@ create index state_expiry on jeet_internal.state (task_id, expires_at) where exp
 create table jeet_internal.worker (
     id            int generated always as identity primary key,  -- one incarnation; also its liveness lock's key
     incarnation   uuid not null unique default gen_random_uuid(),
+    process       uuid not null default gen_random_uuid(),  -- the same for all incarnations of one process: tells a death from a lost session
     host          text not null,
     pid           int not null,
     version       text not null,

@@ -17,6 +17,7 @@ from collections.abc import Callable, Mapping
 from importlib.metadata import PackageNotFoundError, version
 from random import Random
 from typing import Any
+from uuid import uuid4
 
 import psycopg
 import uvloop
@@ -72,6 +73,7 @@ class Worker:
         self._settings = settings
         self._url = database_url
         self._random = Random()
+        self._process = uuid4()
         self._stop = asyncio.Event()
         self._cut = asyncio.Event()
 
@@ -133,7 +135,7 @@ class Worker:
 
         membership = Membership(
             self._url,
-            Identity(socket.gethostname(), os.getpid(), _version(), plugin.hash),
+            Identity(self._process, socket.gethostname(), os.getpid(), _version(), plugin.hash),
             heartbeat_s=settings.heartbeat_s,
             timeout_s=settings.heartbeat_timeout_s,
             on_control=lambda _payload: _soon(loop, look_again),

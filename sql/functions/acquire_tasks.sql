@@ -14,8 +14,10 @@ declare
 begin
     foreach v_task in array (select array_agg(id order by id) from unnest(p_tasks) id) loop
         -- The row lock first: the reading of the clock and of the owner must come after the wait.
-        -- An owner that did not release the task died with it.
-        select t.unowned_since is null and t.worker_id <> p_worker into v_died
+        -- An owner that did not release the task died with it, unless its process came back under a new incarnation.
+        select t.unowned_since is null and t.worker_id <> p_worker
+               and not exists (select from jeet_internal.worker gone join jeet_internal.worker here using (process)
+                                where gone.id = t.worker_id and here.id = p_worker) into v_died
           from jeet_internal.task t where t.id = v_task for update;
         v_now := clock_timestamp();
         update jeet_internal.task t
@@ -30,6 +32,9 @@ begin
             update jeet_internal.inbox i
                set begun = false, attempts = i.attempts + case when v_died then 1 else 0 end
              where i.task_id = v_task and i.begun;
+            update jeet_internal.suspect s
+               set begun = false, attempts = s.attempts + case when v_died then 1 else 0 end
+             where s.task_id = v_task and s.begun;
             return query
             select t.id, t.function_id, f.name, t.stage, t.partition, t.epoch, t.version, t.crashes,
                    (extract(epoch from t.ttl_hold) * 1000)::float8, f.on_error, s.inputs,

@@ -92,6 +92,7 @@ create table jeet_internal.suspect (
     task_id   int not null references jeet_internal.task on delete cascade,
     stream_id int not null,
     "offset"  bigint not null,
-    attempts  int not null default 0,
+    begun     boolean not null default false,            -- it runs, or its owner died while it did
+    attempts  int not null default 0,                    -- times that its owner died while it ran
     primary key (task_id, stream_id, "offset")
 );

@@ -3,6 +3,7 @@
 create table jeet_internal.worker (
     id            int generated always as identity primary key,  -- one incarnation; also its liveness lock's key
     incarnation   uuid not null unique default gen_random_uuid(),
+    process       uuid not null default gen_random_uuid(),  -- the same for all incarnations of one process: tells a death from a lost session
     host          text not null,
     pid           int not null,
     version       text not null,

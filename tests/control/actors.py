@@ -14,6 +14,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
+from uuid import uuid4
 
 import psycopg
 
@@ -98,7 +99,14 @@ class HandWorker:
         self.lease = psycopg.connect(database_url, autocommit=True)
         row = self.lease.execute(
             query("register_worker"),
-            {"host": "testhost", "pid": os.getpid(), "version": "0", "plugin_hash": None, "worker_class": WORKER_CLASS},
+            {
+                "process": uuid4(),
+                "host": "testhost",
+                "pid": os.getpid(),
+                "version": "0",
+                "plugin_hash": None,
+                "worker_class": WORKER_CLASS,
+            },
         ).fetchone()
         assert row is not None
         self.id: int = row[0]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import itertools
 import json
 import threading
 import time
@@ -15,9 +16,9 @@ from typing import Any
 import psycopg
 import pytest
 
-from jeet.clock import SYSTEM_CLOCK
+from jeet.clock import SYSTEM_CLOCK, Clock
 from jeet.ids import Offset, TaskId
-from jeet.sandbox.call import BatchInput, BatchResult, OutputGroup
+from jeet.sandbox.call import BatchInput, BatchResult, Fault, OutputGroup
 from jeet.task.lane import Lane, LaneSettings
 from jeet.task.program import CannotRun
 from jeet.task.retry import Careful, OnError
@@ -74,7 +75,9 @@ class Program:
 
 
 @asynccontextmanager
-async def running_lane(database_url: str, **more: Any) -> AsyncIterator[tuple[Lane, list[TaskId]]]:
+async def running_lane(
+    database_url: str, clock: Clock = SYSTEM_CLOCK, **more: Any
+) -> AsyncIterator[tuple[Lane, list[TaskId]]]:
     lost: list[TaskId] = []
     values: dict[str, Any] = {
         "batch_events": 100,
@@ -87,7 +90,7 @@ async def running_lane(database_url: str, **more: Any) -> AsyncIterator[tuple[La
         **more,
     }
     wake = Wake(database_url, SYSTEM_CLOCK, Random(1))
-    lane = Lane("0", LaneSettings(database_url=database_url, **values), wake, lost.append)
+    lane = Lane("0", LaneSettings(database_url=database_url, **values), wake, lost.append, clock=clock)
     tasks = [asyncio.create_task(lane.run()), asyncio.create_task(wake.run())]
     try:
         yield lane, lost
@@ -243,6 +246,27 @@ async def test_an_instance_that_is_due_is_renewed_between_committed_batches(
         await until(lambda: checkpoints(db, deployed.tasks) == [500])
     assert numbers(db, deployed) == list(range(500))
     assert len(program.guests) == 3
+
+
+async def test_a_pause_that_ends_between_two_looks_at_the_clock_is_no_pause_for_ever(
+    database_url: str, db: psycopg.Connection[Any]
+) -> None:
+    """Each look at this clock takes 10 ms, so that pauses end between any two of them."""
+    deployed = deploy_by_hand(db, partitions=1)
+    append(db, deployed, 12)
+    readings = itertools.count(1)
+
+    def answer(guest: Guest, batch: BatchInput) -> BatchResult:
+        if batch.attempts == 1:
+            return BatchResult(batch.count, (), (), (Fault(0, "Error: again", "", None),), (), 0.0, 0, guest.sequence)
+        return echo(guest, batch)
+
+    program = Program(answer, on_error=OnError("retry", 3, 0.03))
+    slow_clock = Clock(monotonic=lambda: next(readings) * 0.01)
+    async with running_lane(database_url, clock=slow_clock) as (lane, _):
+        lane.add(running_task(lane, deployed, program))
+        await until(lambda: checkpoints(db, deployed.tasks) == [12])
+    assert numbers(db, deployed) == list(range(12))
 
 
 @pytest.mark.parametrize("slow_for_s", [0.0, 1.5])

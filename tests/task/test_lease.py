@@ -6,6 +6,7 @@ from collections.abc import AsyncIterator
 from dataclasses import replace
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any
+from uuid import UUID, uuid4
 
 import psycopg
 import pytest
@@ -36,11 +37,12 @@ def deployed(db: psycopg.Connection[Any]) -> Deployed:
     return deploy_by_hand(db)
 
 
-def join(db: psycopg.Connection[Any], deployed: Deployed) -> Owner:
+def join(db: psycopg.Connection[Any], deployed: Deployed, process: UUID | None = None) -> Owner:
     """A worker's row, and the assignment of all tasks to it."""
     row = db.execute(
-        "insert into jeet_internal.worker (host, pid, version, backend_pid, backend_start)"
-        " values ('here', 1, '1', 1, now()) returning id"
+        "insert into jeet_internal.worker (process, host, pid, version, backend_pid, backend_start)"
+        " values (%s, 'here', 1, '1', 1, now()) returning id",
+        (process or uuid4(),),
     ).fetchone()
     assert row is not None
     for task in deployed.tasks:
@@ -108,6 +110,21 @@ async def test_only_an_owner_that_did_not_give_the_task_back_counts_as_a_crash(
     assert [lease.crashes for lease in leases] == [0, 1]
     await commit(connections[0], [effects(lease, 0, 1) for lease in leases])
     assert [lease.crashes for lease in await acquire(*connections, join(db, deployed), deployed.tasks)] == [1, 1]
+
+
+async def test_a_process_that_lost_its_session_and_came_back_has_not_died_nor_have_its_events_ended_it(
+    db: psycopg.Connection[Any], connections: tuple[Connection, Connection], deployed: Deployed
+) -> None:
+    process = uuid4()
+    (lease, _) = await acquire(*connections, join(db, deployed, process), deployed.tasks)
+    for who, deaths in ((process, 0), (process, 0), (uuid4(), 1), (uuid4(), 2)):
+        assert await connections[0].fetchval(
+            "select jeet_internal.record_suspects($1, $2, $3, 5, 7)", lease.task_id, lease.epoch, deployed.source
+        )
+        (lease, _) = await acquire(*connections, join(db, deployed, who), deployed.tasks)
+        assert lease.crashes == deaths
+        counted = db.execute('select "offset", attempts from jeet_internal.suspect order by 1').fetchall()
+        assert counted == [(5, deaths), (6, deaths)]
 
 
 @pytest.mark.parametrize(("unowned_s", "hold_s"), [(30, 0), (90, 30)])

@@ -6,6 +6,7 @@ import asyncio
 import os
 from collections.abc import AsyncIterator
 from typing import Any
+from uuid import uuid4
 
 import psycopg
 import pytest
@@ -27,7 +28,7 @@ class Member:
         self.lost: asyncio.Future[StopWorker] = loop.create_future()
         self.membership = Membership(
             database_url,
-            Identity("here", os.getpid(), "1", None),
+            Identity(uuid4(), "here", os.getpid(), "1", None),
             heartbeat_s=0.05,
             timeout_s=timeout_s,
             on_control=self.heard.append,

@@ -19,6 +19,7 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass
 from queue import SimpleQueue
+from uuid import UUID
 
 import psycopg
 
@@ -43,6 +44,8 @@ _POOLER = (
 class Identity:
     """How a worker presents itself."""
 
+    process: UUID
+    """the same for all incarnations of one process"""
     host: str
     pid: int
     version: str
@@ -191,6 +194,7 @@ class Membership:
         row = db.execute(
             query("register_worker"),
             {
+                "process": self._identity.process,
                 "host": self._identity.host,
                 "pid": self._identity.pid,
                 "version": self._identity.version,

@@ -315,9 +315,9 @@ class Lane:
 
     async def _rest(self) -> None:
         """Until something changes or somebody's pause is over."""
-        now = self._clock.monotonic()
-        pauses = [task.wait_until - now for task in self._awake if now < task.wait_until < float("inf")]
-        await pause(self._stir, min(pauses, default=None))
+        # Whoever is awake and had no turn is waiting; its pause may have ended since turns were given out.
+        ends = [] if self._draining else [task.wait_until for task in self._awake]
+        await pause(self._stir, max(0.0, min(ends) - self._clock.monotonic()) if ends else None)
 
     def _wake_up(self, task: RunningTask) -> None:
         """Consider the task when turns are given out."""

@@ -73,23 +73,18 @@ def _needs_record(turn: Turn) -> bool:
 
 
 async def _record(db: Connection, turn: Turn, events: Events, found: Prepared) -> None:
-    task, cursor, careful = turn.task, turn.cursor, turn.task.careful
-    assert cursor is not None
-    assert careful is not None
-    # A retry after a failure that did not end the process is still the same attempt at surviving it.
-    attempts = 1 if careful.attempt == 1 else 0
+    lease = turn.task.lease
     held = await db.fetchval(
-        "select jeet_internal.record_suspects($1, $2, $3, $4, $5, $6)",
-        task.lease.task_id,
-        task.lease.epoch,
-        cursor.stream,
+        "select jeet_internal.record_suspects($1, $2, $3, $4, $5)",
+        lease.task_id,
+        lease.epoch,
+        events.stream,
         events.start,
         events.start + events.batch.count,
-        attempts,
     )
     if not held:
         turn.events = None
-        found.lost.append(task)
+        found.lost.append(turn.task)
 
 
 async def _read_in_order(db: Connection, turns: Sequence[Turn], max_bytes: int, clock: Clock, found: Prepared) -> None:
