@@ -120,7 +120,8 @@ class Maker:
     def instance(self, stdin: bytes = b"", memory_bytes: int = -1, ticks: int | None = None) -> Iterator[Host]:
         with tempfile.TemporaryDirectory(prefix="jeet-plugin-test-") as name:
             folder = Path(name)
-            for stream in ("in", "out", "err"):
+            (folder / "in").write_bytes(stdin)
+            for stream in ("out", "err"):
                 (folder / stream).touch()
             wasi = wasmtime.WasiConfig()
             wasi.stdin_file = str(folder / "in")
@@ -135,6 +136,5 @@ class Maker:
             linker.define_wasi()
             host = Host(store, linker.instantiate(store, self.module).exports(store), folder)
             host.export("initialize-runtime")
-            (folder / "in").write_bytes(stdin)  # not before: the official plugin reads its configuration from there
             yield host
             store.close()

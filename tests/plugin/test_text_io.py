@@ -131,8 +131,8 @@ def test_what_is_no_buffer_cannot_be_decoded_and_no_new_means_no_object(maker: M
         assert said == "TypeError,TypeError,TypeError,TypeError,TypeError,TypeError\nB TypeError 0\nABC true\n"
 
 
-def test_reading_takes_what_is_there_and_nothing_at_the_end(any_maker: Maker) -> None:
-    with any_maker.instance(stdin=b"hello") as host:
+def test_reading_takes_what_is_there_and_nothing_at_the_end(maker: Maker) -> None:
+    with maker.instance(stdin=b"hello") as host:  # where the official plugin would look for its configuration
         said = host.run(
             "const buffer = new Uint8Array(3), text = new TextDecoder();\n"
             "for (let n; (n = Javy.IO.readSync(0, buffer)) > 0;) console.log(n, text.decode(buffer.subarray(0, n)));\n"
