@@ -11,7 +11,9 @@ from pathlib import Path
 
 import wasmtime
 
-PLUGIN = Path(__file__).parents[2] / "platform" / "jeet" / "sandbox" / "jeet-plugin.wasm"
+import jeet.sandbox
+
+PLUGIN = Path(jeet.sandbox.__file__).with_name("jeet-plugin.wasm")  # of the checkout, or of an installed copy
 
 
 @dataclass
