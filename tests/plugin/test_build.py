@@ -94,7 +94,12 @@ def test_a_damaged_cache_is_not_trusted(tmp_path: Path) -> None:
     assert not built_by(target).exists()
 
 
-def refused(tmp_path: Path, **env: str) -> str:
+def refused(tmp_path: Path, *, compiler: str | None = None, **env: str) -> str:
+    """What the build says of itself. A compiler that only tells its version is enough to come as far as the sources."""
+    zig = json.loads(PLUGIN.with_name("plugin.json").read_text())["zig"]
+    (tmp_path / "compiler").mkdir()
+    (tmp_path / "compiler" / "ziglang.py").write_text(compiler or f"print({zig!r})\n")
+    env["PYTHONPATH"] = str(tmp_path / "compiler")
     done = script(folder=copy_of_the_sources(tmp_path), XDG_CACHE_HOME=str(tmp_path / "cache"), **env)
     assert done.returncode == 1
     assert done.stdout == ""
@@ -130,9 +135,8 @@ def test_no_way_to_the_index_is_a_line_that_says_what_to_do(tmp_path: Path) -> N
 
 
 def test_a_missing_compiler_is_a_line_that_says_what_to_do(tmp_path: Path) -> None:
-    (tmp_path / "empty").mkdir()
-    (tmp_path / "empty" / "ziglang.py").write_text("raise ModuleNotFoundError('No module named ziglang')\n")
-    line = refused(tmp_path, PYTHONPATH=str(tmp_path / "empty"), JEET_QUICKJS_SDIST=str(tmp_path / "none"))
+    absent = "raise ModuleNotFoundError('No module named ziglang')\n"
+    line = refused(tmp_path, compiler=absent, JEET_QUICKJS_SDIST=str(tmp_path / "none"))
     assert "pip install ziglang==" in line
 
 
