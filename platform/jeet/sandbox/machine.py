@@ -4,7 +4,8 @@ Promise: no call into the guest outlives its budgets, and no failure of the gues
 A budget is CPU time of this thread per event, with a longer limit of time as a backstop. Host work counts in neither:
 the host answers for its own time, so that a slow database condemns no event. At each tick of the engine (20 ms) the
 guest's own thread reads, from a word that the driver shares, which event runs. Time without such a look counts for at
-most a tenth of a second, so that a stopped process condemns none.
+most a tenth of a second, and CPU time for at most half of what an event has: a stopped process condemns none, nor does a
+host that takes the processor away and counts that as use.
 Used in the thread that made it, and no other.
 """
 
@@ -82,7 +83,7 @@ class Machine:
         self.has_finished = False
         """whether the batch's result has come: what still runs after it runs on an event's budget"""
         self._host_since = 0.0
-        self._watch: list[float] = [0.0] * 4
+        self._watch: list[float] = [0.0] * 5
         self.notes: dict[str, int] = {}
         """addresses that callers keep in this machine"""
         self.store = wasmtime.Store(engine.wasm)
@@ -285,8 +286,8 @@ class Machine:
         self._stopped = None
         self.has_finished = False
         now = time.monotonic()
-        # event seen, its CPU at the start, time counted for it, last look
-        self._watch = [self.word(PROGRESS), self._guest_cpu(), 0.0, now]
+        # event seen, CPU time counted for it, time counted for it, last look, CPU time then
+        self._watch = [self.word(PROGRESS), 0.0, 0.0, now, self._guest_cpu()]
         self.store.set_epoch_deadline(1)
 
     def _guest_cpu(self) -> float:
@@ -312,9 +313,11 @@ class Machine:
             # The driver at the start or the end of a batch: its work grows with the batch, not with one event. Or it
             # cannot be seen which event runs: then only a batch of one is held to one event's budget.
             cpu_s, wall_s = max(cpu_s, BOOT_BUDGET.cpu_s), max(wall_s, BOOT_BUDGET.wall_s)
+        watch[1] += min(cpu - watch[4], cpu_s / 2)
+        watch[4] = cpu
         if event != watch[0]:
-            watch[0], watch[1], watch[2] = event, cpu, 0.0
-        elif cpu - watch[1] > cpu_s:
+            watch[0], watch[1], watch[2] = event, 0.0, 0.0
+        elif watch[1] >= cpu_s:
             self._stopped = ("timeout", f"used more than {cpu_s * 1000:.0f} ms of CPU time (event_cpu_ms)")
             return False
         elif watch[2] > wall_s:
