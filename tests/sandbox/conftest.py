@@ -86,6 +86,7 @@ def instances(plugin: Plugin) -> Iterator[Open]:
                 "partition": 0,
                 "outputs": (OutputStream("sink"),),
                 "slice_ms": 60_000,
+                "limits": PATIENT,
                 **spec,
             }
         )

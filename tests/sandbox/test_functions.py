@@ -11,7 +11,7 @@ from jeet.sandbox.call import GuestTrap, OutputStream
 from jeet.sandbox.limits import Limits
 from jeet.testing import MemoryState
 
-from .conftest import PATIENT, TOTALS, Local, Open, batch_of, values
+from .conftest import TOTALS, Local, Open, batch_of, values
 
 
 def test_the_running_total_is_exact_for_any_string_as_key(local: Local) -> None:
@@ -180,7 +180,7 @@ def test_time_is_the_hosts(instances: Open) -> None:
 
 def test_a_time_slice_ends_a_batch_early_and_the_rest_can_be_given_again(instances: Open) -> None:
     source = "stream.map(e => { const end = Date.now() + 4; while (Date.now() < end); return e; })"
-    instance = instances(source, slice_ms=20, limits=PATIENT)
+    instance = instances(source, slice_ms=20)
     seen: list[int] = []
     runs = 0
     while len(seen) < 40:

@@ -4,8 +4,8 @@ Promise: no call into the guest outlives its budgets, and no failure of the gues
 A budget is CPU time of this thread per event, with a longer limit of time as a backstop. Host work counts in neither:
 the host answers for its own time, so that a slow database condemns no event. At each tick of the engine (20 ms) the
 guest's own thread reads, from a word that the driver shares, which event runs. Time without such a look counts for at
-most a tenth of a second, and CPU time for at most half of what an event has: a stopped process condemns none, nor does a
-host that takes the processor away and counts that as use.
+most a tenth of a second, and CPU time for at most half of what an event has: a stopped process condemns none, nor
+does a host that takes the processor away and counts that as use.
 Used in the thread that made it, and no other.
 """
 
