@@ -2,6 +2,7 @@
  * global before user code runs; nothing here can be reached in another way. */
 #include <string.h>
 
+#include "event.h"
 #include "plugin.h"
 
 #define SLOTS 16
@@ -180,6 +181,7 @@ static const JSCFunctionListEntry members[] = {
     JS_CFUNC_MAGIC_DEF("inputBytes", 1, get_input, 1),
     JS_CFUNC_DEF("output", 1, add_output),
     JS_CFUNC_DEF("clearOutput", 0, clear_output),
+    JS_CFUNC_DEF("eventWords", 0, jeet_event_words),
 };
 
 int jeet_add_extras(JSContext *ctx, JSValueConst javy) {

@@ -8,7 +8,6 @@ let entrySteps = [];
 let only = null; // the one step of a graph of one handler
 let handlerTakesContext = true;
 let waitingFor = 0; // serial of the event whose promise is awaited, 0 if none
-let serials = 0;
 let mustSettle = true; // false: the source has nothing that could start a promise job
 const NEVER_SETTLES = 'the promise of this event never settles: nothing is left that could resolve it';
 const MAX_ERROR = 16384;
@@ -84,7 +83,7 @@ const batch = {
 
   // The event as a value, for looking at only: its own turn parses it afresh or takes this one over.
   valueAt(i) {
-    if (i === eventIndex) return parse(this.texts[i]);
+    if (i === shared[INDEX]) return parse(this.texts[i]);
     if (this.parsed === null) this.parsed = new Map();
     let value = this.parsed.get(i);
     if (value === undefined) {
@@ -114,8 +113,8 @@ function runBatch(sections) {
   faults.length = 0;
   logLines.length = 0;
   batchLogUsed = 0;
-  textLength = 0;
-  careful = head.careful || head.count === 1;
+  shared[TEXT_LENGTH] = 0;
+  shared[CAREFUL] = head.careful || head.count === 1 ? 1 : 0;
   beginStateBatch(head.number, head.committed, head.now);
   if (only === null) goOn(0);
   else goOnWithOne(0);
@@ -129,7 +128,7 @@ function endEvent() {
 }
 
 function mustEnd(index) {
-  return (shared[STOP] !== 0 || textLength > MAX_TEXT) && index > 0;
+  return (shared[STOP] !== 0 || shared[TEXT_LENGTH] > MAX_TEXT) && index > 0;
 }
 
 function isSkipped(index) {
@@ -150,9 +149,9 @@ function goOnWithOne(start) {
     shared[PROGRESS] = i;
     if (shared[STOP] !== 0 && i > 0) return finish(i);
     if (hasSkips && isSkipped(i)) continue;
-    serials += 1;
-    serial = serials;
-    eventIndex = i;
+    shared[SERIALS] += 1;
+    shared[SERIAL] = shared[SERIALS];
+    shared[INDEX] = i;
     lastEntry = null;
     try {
       const event = batch.parsed === null ? parse(texts[i]) : batch.take(i);
@@ -176,8 +175,8 @@ function goOnWithOne(start) {
     } catch (error) {
       fail(i, error);
     }
-    serial = 0;
-    if (textLength > MAX_TEXT) return finish(i + 1);
+    shared[SERIAL] = 0;
+    if (shared[TEXT_LENGTH] > MAX_TEXT) return finish(i + 1);
   }
   return finish(count);
 }
@@ -194,9 +193,9 @@ function goOn(start) {
     shared[PROGRESS] = i;
     if (mustEnd(i)) return finish(i);
     if (isSkipped(i)) continue;
-    serials += 1;
-    serial = serials;
-    eventIndex = i;
+    shared[SERIALS] += 1;
+    shared[SERIAL] = shared[SERIALS];
+    shared[INDEX] = i;
     lastEntry = null;
     try {
       const waiting = runSteps(entrySteps, batch.take(i), newContext(i));
@@ -210,7 +209,7 @@ function goOn(start) {
     } catch (error) {
       fail(i, error);
     }
-    serial = 0;
+    shared[SERIAL] = 0;
   }
   return finish(count);
 }
@@ -240,7 +239,7 @@ function settle(waiting) {
 
 // On any other plugin the loop ends here and goes on in a microtask, once the event's promise has settled.
 function waitFor(promise, index, then) {
-  const waiting = serial;
+  const waiting = shared[SERIAL];
   waitingFor = waiting;
   promise.then(
     (result) => {
@@ -264,7 +263,7 @@ function waitFor(promise, index, then) {
 }
 
 function goOnAfter(index) {
-  serial = 0;
+  shared[SERIAL] = 0;
   if (only === null) goOn(index + 1);
   else goOnWithOne(index + 1);
 }
@@ -273,8 +272,8 @@ function goOnAfter(index) {
 function giveUpWaiting() {
   if (waitingFor === 0) return;
   waitingFor = 0;
-  fail(eventIndex, new Error(NEVER_SETTLES));
-  goOnAfter(eventIndex);
+  fail(shared[INDEX], new Error(NEVER_SETTLES));
+  goOnAfter(shared[INDEX]);
 }
 
 function fail(index, error) {
@@ -291,7 +290,7 @@ function fail(index, error) {
 
 function lastTouched() {
   if (lastEntry !== null) return `${lastEntry.owner.name}[${lastEntry.key}]`;
-  return lastCollectionOf === serial ? lastCollection.name : null;
+  return lastCollectionOf === shared[SERIAL] ? lastCollection.name : null;
 }
 
 function cut(text) {

@@ -10,8 +10,8 @@ let busy = false;
 function open(sections) {
   spec = parse(decoder.decode(sections[0]));
   depthLimit = spec.limits.depth;
-  keyLimit = spec.limits.key_bytes;
-  valueLimit = spec.limits.state_value_bytes;
+  shared[KEY_LIMIT] = spec.limits.key_bytes;
+  shared[VALUE_LIMIT] = spec.limits.state_value_bytes;
   outputLimit = spec.limits.output_bytes;
   outputsPerEvent = spec.limits.outputs_per_event;
   logLimit = spec.limits.log_bytes;

@@ -10,10 +10,10 @@ function fetchable(collection, first, most) {
 // Asks the host once for this key and for all keys that the rest of the batch will probably want.
 function fetchMissing(collection, entry) {
   const wanted = [entry];
-  if (collection.prefetchedIn !== batchNumber) {
+  if (collection.prefetchedIn !== shared[BATCH]) {
     const most = fetchable(collection, FIRST_PREFETCH_KEYS, PREFETCH_KEYS);
     // If there are more than may be asked for at once, the next miss goes on from there.
-    if (addLikely(collection, entry.key, wanted, most)) collection.prefetchedIn = batchNumber;
+    if (addLikely(collection, entry.key, wanted, most)) collection.prefetchedIn = shared[BATCH];
   }
   const names = [];
   for (let i = 0; i < wanted.length; i++) names.push(wanted[i].keyText);
@@ -33,13 +33,13 @@ function fetchMissing(collection, entry) {
 function addLikely(collection, key, wanted, most) {
   const { map } = collection;
   const { count } = batch;
-  if (key === batch.keyAt(eventIndex)) {
-    for (let i = eventIndex + 1; i < count; i++) {
+  if (key === batch.keyAt(shared[INDEX])) {
+    for (let i = shared[INDEX] + 1; i < count; i++) {
       const next = batch.keyAt(i);
       if (next === null || map.has(next)) continue;
       if (wanted.length >= most) return false;
       const text = batch.keyTextAt(i);
-      if (text.length > keyLimit) continue;
+      if (text.length > shared[KEY_LIMIT]) continue;
       const entry = new Entry(collection, next, text);
       map.set(next, entry);
       usage.entries += 1;
@@ -47,17 +47,17 @@ function addLikely(collection, key, wanted, most) {
     }
     return true;
   }
-  const event = batch.valueAt(eventIndex);
+  const event = batch.valueAt(shared[INDEX]);
   if (event === null || typeof event !== 'object') return true;
   const field = fieldOf(collection, event, key);
   if (field === null) return true;
-  for (let i = eventIndex + 1; i < count; i++) {
+  for (let i = shared[INDEX] + 1; i < count; i++) {
     const later = batch.valueAt(i);
     if (later === null || typeof later !== 'object') continue;
     const value = later[field];
     if (typeof value !== 'string' && typeof value !== 'number') continue;
     const next = `${value}`;
-    if (map.has(next) || next.length * 3 > keyLimit) continue;
+    if (map.has(next) || next.length * 3 > shared[KEY_LIMIT]) continue;
     if (wanted.length >= most) return false;
     wanted.push(newEntry(collection, next));
   }
@@ -100,7 +100,7 @@ function enumerate(collection) {
   requireEvent();
   lastEntry = null;
   lastCollection = collection;
-  lastCollectionOf = serial;
+  lastCollectionOf = shared[SERIAL];
   const names = new Set();
   let after = null;
   for (;;) {
@@ -113,7 +113,7 @@ function enumerate(collection) {
       let entry = collection.map.get(key);
       if (entry === undefined) {
         entry = newEntry(collection, key);
-        entry.usedIn = batchNumber;
+        entry.usedIn = shared[BATCH];
         store(entry, texts[i], page.expires[i]);
       } else if (entry.kind === UNKNOWN) {
         store(entry, texts[i], page.expires[i]);
@@ -138,7 +138,7 @@ function enumerate(collection) {
 }
 
 function isSettled(entry) {
-  return entry.changedIn <= committedThrough && entry.touchedIn <= committedThrough;
+  return entry.changedIn <= shared[COMMITTED] && entry.touchedIn <= shared[COMMITTED];
 }
 
 // Forgets clean entries, least recently read first, until the cache is at three quarters of its bounds.
@@ -148,7 +148,7 @@ function evict() {
       const { map } = collections[c];
       for (const entry of map.values()) {
         if (usage.entries <= usage.maxEntries * 0.75 && usage.bytes <= usage.maxBytes * 0.75) return;
-        if (!isSettled(entry) || entry.usedIn > batchNumber - 1 - age) continue;
+        if (!isSettled(entry) || entry.usedIn > shared[BATCH] - 1 - age) continue;
         map.delete(entry.key);
         usage.entries -= 1;
         account(entry, 0);

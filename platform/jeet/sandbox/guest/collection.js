@@ -5,11 +5,11 @@ function makeProxy(collection) {
   const { map, ttl } = collection;
   const proxy = new Proxy(create(null), {
     get(_target, key) {
-      if (serial !== 0) {
+      if (shared[SERIAL] !== 0) {
         const known = map.get(key);
         if (known !== undefined && known.kind === PLAIN && known.expires === null) {
           lastEntry = known;
-          known.usedIn = batchNumber;
+          known.usedIn = shared[BATCH];
           return known.value;
         }
       }
@@ -20,12 +20,12 @@ function makeProxy(collection) {
     },
 
     set(_target, key, value, receiver) {
-      if (typeof value === 'number' && ttl === null && serial !== 0 && receiver === proxy) {
+      if (typeof value === 'number' && ttl === null && shared[SERIAL] !== 0 && receiver === proxy) {
         const known = map.get(key);
         if (known !== undefined && known.kind === PLAIN && known.expires === null && value <= MAX_INTEGER && value >= -MAX_INTEGER) {
           lastEntry = known;
           if (known !== slotEntry) {
-            if (slotEntry === null && known.undoSerial !== serial) {
+            if (slotEntry === null && known.undoSerial !== shared[SERIAL]) {
               slotEntry = known;
               slotValue = known.value;
               slotChangedIn = known.changedIn;
@@ -33,7 +33,7 @@ function makeProxy(collection) {
               saveForUndo(known);
             }
           }
-          if (known.changedIn !== batchNumber) markChanged(collection, known);
+          if (known.changedIn !== shared[BATCH]) markChanged(collection, known);
           known.value = value + 0; // -0 is 0 in JSON
           return true;
         }
@@ -110,7 +110,7 @@ function target(collection, key) {
   const entry = collection.map.get(key);
   const found = entry === undefined ? newEntry(collection, key) : entry;
   lastEntry = found;
-  found.usedIn = batchNumber;
+  found.usedIn = shared[BATCH];
   return found;
 }
 
@@ -118,11 +118,11 @@ function assign(collection, key, value) {
   const entry = target(collection, key);
   switch (typeof value) {
     case 'number':
-      if (value - value !== 0 || value > MAX_INTEGER || value < -MAX_INTEGER || careful) checkNumber(value, place(collection, key));
+      if (value - value !== 0 || value > MAX_INTEGER || value < -MAX_INTEGER || shared[CAREFUL] !== 0) checkNumber(value, place(collection, key));
       value += 0; // -0 is 0 in JSON
       break;
     case 'string':
-      if (careful || value.length * 6 > valueLimit) jsonText(value, place(collection, key), valueLimit, 'state_value_bytes');
+      if (shared[CAREFUL] !== 0 || value.length * 6 > shared[VALUE_LIMIT]) jsonText(value, place(collection, key), shared[VALUE_LIMIT], 'state_value_bytes');
       account(entry, value.length);
       break;
     case 'boolean':
@@ -131,11 +131,11 @@ function assign(collection, key, value) {
       if (value === null) break;
       if (typeof value !== 'object') checkDeep(value, place(collection, key), 0);
       saveForUndo(entry);
-      if (entry.liveSerial !== serial) lives.push(entry);
+      if (entry.liveSerial !== shared[SERIAL]) lives.push(entry);
       markChanged(collection, entry);
       entry.live = value;
-      entry.liveSerial = serial;
-      entry.assigned = serial;
+      entry.liveSerial = shared[SERIAL];
+      entry.assigned = shared[SERIAL];
       if (entry.kind !== TEXT) {
         entry.kind = TEXT;
         entry.value = '';

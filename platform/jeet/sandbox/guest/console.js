@@ -54,8 +54,8 @@ function show(value, depth, seen) {
 }
 
 function log(level, values) {
-  if (logSerial !== serial) {
-    logSerial = serial;
+  if (logSerial !== shared[SERIAL]) {
+    logSerial = shared[SERIAL];
     logUsed = 0;
     logCut = false;
   }
@@ -76,7 +76,7 @@ function log(level, values) {
   }
   logUsed += message.length + 16;
   batchLogUsed += message.length + 16;
-  logLines.push([serial === 0 ? -1 : eventIndex, level, message]);
+  logLines.push([shared[SERIAL] === 0 ? -1 : shared[INDEX], level, message]);
 }
 
 const userConsole = {

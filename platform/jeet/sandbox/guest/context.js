@@ -2,7 +2,7 @@
 // columns only when asked for. After the event has ended it can still be read but emits nothing.
 
 const AT = Symbol('index');
-const SERIAL = Symbol('event');
+const EVENT = Symbol('serial');
 
 const contextPrototype = {
   get key() { return batch.keyAt(this[AT]); },
@@ -16,7 +16,7 @@ const contextPrototype = {
 
   // Writes a value to a declared stream. Options: key, a string or a whole number.
   emit(stream, value, options) {
-    if (this[SERIAL] !== serial) throw new Error('context.emit was called after its event had ended');
+    if (this[EVENT] !== shared[SERIAL]) throw new Error('context.emit was called after its event had ended');
     const column = columnsByName.get(stream);
     if (column === undefined) {
       throw new TypeError(
@@ -35,5 +35,5 @@ const contextPrototype = {
 };
 
 function newContext(index) {
-  return { __proto__: contextPrototype, [AT]: index, [SERIAL]: serial };
+  return { __proto__: contextPrototype, [AT]: index, [EVENT]: shared[SERIAL] };
 }

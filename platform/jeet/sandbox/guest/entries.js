@@ -26,9 +26,7 @@ const EXACT_TIME_MARGIN_MS = 60; // the shared clock may be this late: near an e
 
 const COLLECTION_NAME = /^[A-Za-z_$][\w$]{0,62}$/;
 
-// The running event. serial 0: none runs, and state may not be used.
-let serial = 0;
-let eventIndex = 0;
+// The running event, beside the words of wire.js.
 let eventTime = 0; // of event eventTimeOf
 let eventTimeOf = 0;
 let exactTimeOf = 0; // the event for which the host was asked
@@ -46,10 +44,6 @@ const lives = []; // entries with a live object in this event
 const collections = []; // all collections touched by this instance
 const opened = new Map(); // name → collection
 const usage = { entries: 0, bytes: 0, maxEntries: 50000, maxBytes: 8388608 };
-let batchNumber = 0;
-let committedThrough = 0;
-let batchTime = 0;
-let valueLimit = 1048576;
 
 class Entry {
   constructor(owner, key, keyText) {
@@ -59,7 +53,7 @@ class Entry {
     this.kind = UNKNOWN;
     this.value = undefined; // PLAIN: the value; TEXT: its JSON text
     this.changedIn = 0; // batch of the last change, 0 if none
-    this.usedIn = batchNumber;
+    this.usedIn = shared[BATCH];
   }
 }
 // Fields that most entries never need start on the prototype.
@@ -92,15 +86,15 @@ class Collection {
 }
 
 function requireEvent() {
-  if (serial === 0) {
+  if (shared[SERIAL] === 0) {
     throw new Error('state can be used only while an event is processed (await what you start before the event ends)');
   }
 }
 
 function saveForUndo(entry) {
-  if (entry === slotEntry || entry.undoSerial === serial) return;
+  if (entry === slotEntry || entry.undoSerial === shared[SERIAL]) return;
   undone.push(entry, entry.kind, entry.value, entry.expires, entry.changedIn, entry.touchedIn);
-  entry.undoSerial = serial;
+  entry.undoSerial = shared[SERIAL];
 }
 
 function undoAll() {
@@ -140,37 +134,37 @@ function dropLive(entry) {
 }
 
 function markChanged(collection, entry) {
-  if (entry.changedIn !== batchNumber) {
+  if (entry.changedIn !== shared[BATCH]) {
     collection.changed.push(entry);
     collection.recent.push(entry);
-    entry.changedIn = batchNumber;
+    entry.changedIn = shared[BATCH];
   }
-  entry.changedBy = eventIndex;
-  if (collection.ttl !== null) entry.expires = batchTime + collection.ttl;
+  entry.changedBy = shared[INDEX];
+  if (collection.ttl !== null) entry.expires = shared[BATCH_TIME] + collection.ttl;
   else if (entry.expires !== null) entry.expires = null; // read with the expiry of a ttl that was taken away since
 }
 
 function expired(entry) {
   if (entry.expires === null) return false;
-  if (eventTimeOf !== serial) {
+  if (eventTimeOf !== shared[SERIAL]) {
     eventTime = shared[TIME];
-    eventTimeOf = serial;
+    eventTimeOf = shared[SERIAL];
   }
-  if (exactTimeOf !== serial && entry.expires > eventTime && entry.expires <= eventTime + EXACT_TIME_MARGIN_MS) {
+  if (exactTimeOf !== shared[SERIAL] && entry.expires > eventTime && entry.expires <= eventTime + EXACT_TIME_MARGIN_MS) {
     eventTime = parse(decoder.decode(ask(OP_TIME, null)[0])).now;
-    exactTimeOf = serial;
+    exactTimeOf = shared[SERIAL];
   }
   return entry.expires <= eventTime;
 }
 
 function refreshOnAccess(collection, entry) {
-  const fresh = batchTime + collection.ttl;
+  const fresh = shared[BATCH_TIME] + collection.ttl;
   if (entry.expires === null || fresh - entry.expires <= collection.ttl / 10) return;
   saveForUndo(entry);
-  if (entry.touchedIn !== batchNumber) {
+  if (entry.touchedIn !== shared[BATCH]) {
     collection.touched.push(entry);
     collection.recent.push(entry);
-    entry.touchedIn = batchNumber;
+    entry.touchedIn = shared[BATCH];
   }
   entry.expires = fresh;
 }
@@ -194,7 +188,7 @@ function find(collection, key) {
     lastEntry = entry;
     if (entry.kind === UNKNOWN) fetchMissing(collection, entry);
   }
-  entry.usedIn = batchNumber;
+  entry.usedIn = shared[BATCH];
   return entry;
 }
 
@@ -208,11 +202,11 @@ function isPresent(collection, entry) {
 }
 
 function thaw(entry) {
-  if (entry.liveSerial === serial) return entry.live;
+  if (entry.liveSerial === shared[SERIAL]) return entry.live;
   const value = parse(entry.value);
   lives.push(entry);
   entry.live = value;
-  entry.liveSerial = serial;
+  entry.liveSerial = shared[SERIAL];
   return value;
 }
 

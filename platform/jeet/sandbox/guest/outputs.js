@@ -6,7 +6,6 @@
 const columns = [];
 const columnsByName = new Map();
 const added = []; // the column of each output of the running event
-let textLength = 0; // of this batch's outputs and state; past the bound the batch ends early
 const MAX_TEXT = 4194304;
 
 let outputLimit = 1048576;
@@ -66,13 +65,13 @@ class Column {
     const { values } = this;
     const at = values.length;
     if (keyText === undefined && this.path !== null) keyText = this.keyOf(value, where);
-    if (this.sources === null && at !== eventIndex) this.explainSources();
+    if (this.sources === null && at !== shared[INDEX]) this.explainSources();
     if (this.keys === null && keyText !== undefined) this.explainKeys();
-    if (this.keys !== null && keyText === undefined) keyText = batch.keyTextAt(eventIndex);
+    if (this.keys !== null && keyText === undefined) keyText = batch.keyTextAt(shared[INDEX]);
     const before = added.length;
     try {
       added.push(this);
-      if (this.sources !== null) this.sources.push(eventIndex);
+      if (this.sources !== null) this.sources.push(shared[INDEX]);
       if (this.keys !== null) this.keys.push(keyText);
       values.push(text);
     } catch (error) {
@@ -83,7 +82,7 @@ class Column {
       added.length = before;
       throw error;
     }
-    textLength += text.length;
+    shared[TEXT_LENGTH] += text.length;
   }
 
   keyOf(value, where) {
@@ -121,8 +120,8 @@ class Column {
     if (added.length >= outputsPerEvent) tooManyOutputs();
     const text = jsonText(value, 'the result', outputLimit, 'output_bytes');
     const { values } = this;
-    if (this.path === null && this.sources === null && this.keys === null && values.length === eventIndex) {
-      textLength += text.length;
+    if (this.path === null && this.sources === null && this.keys === null && values.length === shared[INDEX]) {
+      shared[TEXT_LENGTH] += text.length;
       values.push(text);
     } else {
       this.place(text, value, undefined, 'the result');

@@ -8,7 +8,7 @@ let rc = 0;
 let rd = 0;
 
 function draw32() {
-  if (randomSerial !== serial || serial === 0) seedRandom();
+  if (randomSerial !== shared[SERIAL] || shared[SERIAL] === 0) seedRandom();
   const t = (ra + rb + rd) | 0;
   rd = (rd + 1) | 0;
   ra = rb ^ (rb >>> 9);
@@ -18,14 +18,14 @@ function draw32() {
 }
 
 function seedRandom() {
-  if (randomSerial === serial && randomSerial !== 0) return;
-  const offset = serial === 0 ? 0 : batch.offsetAt(eventIndex);
-  if (serial !== 0 || randomSerial !== -1) {
+  if (randomSerial === shared[SERIAL] && randomSerial !== 0) return;
+  const offset = shared[SERIAL] === 0 ? 0 : batch.offsetAt(shared[INDEX]);
+  if (shared[SERIAL] !== 0 || randomSerial !== -1) {
     ra = spec.partition | 0;
     rb = offset | 0;
     rc = floor(offset / 4294967296) | 0;
     rd = 1;
-    randomSerial = serial === 0 ? -1 : serial;
+    randomSerial = shared[SERIAL] === 0 ? -1 : shared[SERIAL];
     for (let i = 0; i < 15; i++) {
       const t = (ra + rb + rd) | 0;
       rd = (rd + 1) | 0;

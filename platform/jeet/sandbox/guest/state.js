@@ -4,14 +4,14 @@
 function settleLives() {
   for (let i = 0; i < lives.length; i++) {
     const entry = lives[i];
-    if (entry.kind !== TEXT || entry.liveSerial !== serial) continue;
+    if (entry.kind !== TEXT || entry.liveSerial !== shared[SERIAL]) continue;
     const collection = entry.owner;
     lastEntry = entry;
-    const text = jsonText(entry.live, place(collection, entry.key), valueLimit, 'state_value_bytes');
-    if (text !== entry.value || entry.assigned === serial) {
+    const text = jsonText(entry.live, place(collection, entry.key), shared[VALUE_LIMIT], 'state_value_bytes');
+    if (text !== entry.value || entry.assigned === shared[SERIAL]) {
       saveForUndo(entry);
       account(entry, text.length);
-      textLength += text.length;
+      shared[TEXT_LENGTH] += text.length;
       markChanged(collection, entry);
       const first = text.charCodeAt(0);
       if (first === 0x7b || first === 0x5b) {
@@ -70,9 +70,9 @@ const unopened = new Proxy(create(null), {
 const state = create(unopened);
 
 function beginStateBatch(number, committed, now) {
-  batchNumber = number;
-  committedThrough = committed;
-  batchTime = now;
+  shared[BATCH] = number;
+  shared[COMMITTED] = committed;
+  shared[BATCH_TIME] = now;
   for (let c = 0; c < collections.length; c++) {
     const collection = collections[c];
     if (collection.changed.length > 0) collection.changed = [];
@@ -97,8 +97,8 @@ function collectWrites(header, sections) {
     const touchedKeys = [];
     for (let i = 0; i < changed.length; i++) {
       const entry = changed[i];
-      if (entry.changedIn !== batchNumber || entry.sentIn === batchNumber) continue;
-      entry.sentIn = batchNumber;
+      if (entry.changedIn !== shared[BATCH] || entry.sentIn === shared[BATCH]) continue;
+      entry.sentIn = shared[BATCH];
       const { kind, value } = entry;
       if (kind === PLAIN) {
         putKeys.push(entry.keyText);
@@ -112,8 +112,8 @@ function collectWrites(header, sections) {
     }
     for (let i = 0; i < touched.length; i++) {
       const entry = touched[i];
-      if (entry.touchedIn !== batchNumber || entry.sentIn === batchNumber) continue;
-      entry.sentIn = batchNumber;
+      if (entry.touchedIn !== shared[BATCH] || entry.sentIn === shared[BATCH]) continue;
+      entry.sentIn = shared[BATCH];
       touchedKeys.push(entry.keyText);
     }
     if (putKeys.length + deleteKeys.length + touchedKeys.length === 0) continue;

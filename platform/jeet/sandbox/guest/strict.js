@@ -167,10 +167,9 @@ function strict(key, value) {
   }
 }
 
-let careful = false;
 
 function jsonText(value, where, limit, limitName) {
-  if (careful) return carefulText(value, where, limit, limitName);
+  if (shared[CAREFUL] !== 0) return carefulText(value, where, limit, limitName);
   const outer = room; // a toJSON may come here again
   room = limit;
   let text;
@@ -215,11 +214,10 @@ function utf8Length(text) {
 }
 
 // Keys of events and of state: any string of up to `key_bytes` bytes of UTF-8, without NUL and lone surrogates.
-let keyLimit = 1024;
 
 function checkKey(key, where) {
-  if (key.length * 3 > keyLimit && utf8Length(key) > keyLimit) {
-    throw new RangeError(`${where} is longer than ${keyLimit} bytes (key_bytes)`);
+  if (key.length * 3 > shared[KEY_LIMIT] && utf8Length(key) > shared[KEY_LIMIT]) {
+    throw new RangeError(`${where} is longer than ${shared[KEY_LIMIT]} bytes (key_bytes)`);
   }
   const text = stringify(key);
   if (text.length !== key.length + 2) {

@@ -125,12 +125,23 @@ function askText(op, text) {
   return sections;
 }
 
-// Words shared with the host: it reads PROGRESS when it must know which event runs, and writes the others.
-const shared = new Float64Array(8);
-const PROGRESS = 0; // index of the event that runs
+// Words shared with the host, which reads PROGRESS when it must know which event runs and writes STOP and TIME, and with
+// the C of the built-in plugin (event.h has them in the same order). They are the one place that says which event runs.
+const PROGRESS = 0; // index of the event that runs, for the host
 const STOP = 1; // not 0: end the batch after this event
 const TIME = 2; // database time, at most one tick old
 const PROOF = 3; // shows that the host sees these very words
+const SERIAL = 4; // of the running event; 0: none runs, and state may not be used
+const SERIALS = 5; // the last serial that was given
+const INDEX = 6; // of the running event in its batch
+const BATCH = 7; // number of this batch
+const COMMITTED = 8; // the last batch known to be committed
+const BATCH_TIME = 9; // database time at the start of this batch
+const TEXT_LENGTH = 10; // of this batch's outputs and state; past the bound the batch ends early
+const CAREFUL = 11; // not 0: each text is checked here and not left to the host
+const VALUE_LIMIT = 12; // bytes of a value of state
+const KEY_LIMIT = 13; // bytes of a key
+const shared = native === null ? new Float64Array(16) : native.eventWords();
 
 function shareWords() {
   shared[PROOF] = 12345;
