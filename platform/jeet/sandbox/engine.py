@@ -22,6 +22,7 @@ from typing import TYPE_CHECKING
 import wasmtime
 
 from jeet.errors import PluginError
+from jeet.sandbox import native
 
 if TYPE_CHECKING:
     from jeet.sandbox.plugin import Plugin
@@ -102,7 +103,7 @@ class Engine:
                     idle = 0
                 if self._closed:
                     return
-            self.wasm.increment_epoch()
+            native.tick(self.wasm)
 
     def module(self, wasm: bytes) -> wasmtime.Module:
         """The compiled module, from memory, from disk, or made now (about a second)."""

@@ -11,17 +11,15 @@ Used in the thread that made it, and no other.
 
 from __future__ import annotations
 
-import ctypes
 import struct
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
 
 import wasmtime
-from wasmtime import _ffi as ffi
 
-from jeet.sandbox import wasi
+from jeet.errors import PluginError
+from jeet.sandbox import native, wasi
 from jeet.sandbox.call import GuestTrap, TrapKind
 from jeet.sandbox.engine import Engine
 from jeet.sandbox.frames import (
@@ -88,16 +86,18 @@ class Machine:
         """addresses that callers keep in this machine"""
         self.store = wasmtime.Store(engine.wasm)
         self.store.set_limits(memory_size=memory_bytes, instances=1, memories=1, tables=4, table_elements=20_000)
-        ffi.wasmtime_store_epoch_deadline_callback(self.store.ptr(), _ON_TICK, None, _NO_FINALIZER)
-        self.store.set_epoch_deadline(1)
-        self._memory: wasmtime.Memory | None = None
+        _ON_TICK.watch(self.store)
+        self._context = native.Context(self.store)
+        self._context.set_deadline(1)
+        self._memory: native.Memory | None = None
+        self._functions: dict[str, native.Function] = {}
         with self._entered(BOOT_BUDGET):
             exports = pre.instantiate(self.store).exports(self.store)
         self._exports = exports
         memory = exports["memory"]
         assert isinstance(memory, wasmtime.Memory)
-        self._memory = memory
-        self._context = self.store._context()
+        self._growing = memory
+        self._memory = native.Memory(self._context, memory)
         if "_initialize" in exports:
             self.call("_initialize", budget=BOOT_BUDGET)
 
@@ -105,31 +105,25 @@ class Machine:
 
     def memory_bytes(self) -> int:
         """Size of the guest's memory now."""
-        return 0 if self._memory is None else int(self._memory.data_len(self.store))
-
-    def _address(self, pointer: int, length: int) -> int:
-        if self._memory is None:
-            raise IndexError("no memory yet")
-        pointer &= 0xFFFFFFFF
-        if length < 0 or pointer + length > self._memory.data_len(self.store):
-            raise IndexError("outside the guest's memory")
-        base = ctypes.cast(self._memory.data_ptr(self.store), ctypes.c_void_p).value or 0
-        return base + pointer
+        return 0 if self._memory is None else self._memory.size()
 
     def memory_read(self, pointer: int, length: int) -> bytes:
         """A copy of that range; IndexError if it is not all inside."""
-        return ctypes.string_at(self._address(pointer, length), length)
+        if self._memory is None:
+            raise IndexError("no memory yet")
+        return self._memory.read(pointer, length)
 
-    def memory_write(self, pointer: int, data: bytes | memoryview) -> None:
+    def memory_write(self, pointer: int, data: bytes) -> None:
         """Copy into that range; IndexError if it is not all inside."""
-        ctypes.memmove(self._address(pointer, len(data)), bytes(data), len(data))
+        if self._memory is None:
+            raise IndexError("no memory yet")
+        self._memory.write(pointer, data)
 
     def grow(self, size: int) -> None:
         """Give the guest's memory this size, if it is smaller."""
-        assert self._memory is not None
         missing = size - self.memory_bytes()
         if missing > 0:
-            self._memory.grow(self.store, -(-missing // 65536))
+            self._growing.grow(self.store, -(-missing // 65536))
 
     def place(self, data: bytes) -> int:
         """Copy into memory of the guest's own allocator."""
@@ -143,12 +137,21 @@ class Machine:
         """Whether the plugin exports this function."""
         return name in self._exports
 
-    def call(self, name: str, *arguments: int, budget: Budget = BOOT_BUDGET) -> Any:
-        """Call an export within a budget; GuestTrap if it does not come back."""
-        function = self._exports[name]
-        assert isinstance(function, wasmtime.Func)
+    def call(self, name: str, *arguments: int, budget: Budget = BOOT_BUDGET) -> int:
+        """Call an export within a budget: its result, or 0 if it has none; GuestTrap if it does not come back."""
+        function = self._functions.get(name)
+        if function is None:
+            function = self._functions[name] = self._function(name)
         with self._entered(budget):
-            return function(self.store, *arguments)
+            return function(*arguments)
+
+    def _function(self, name: str) -> native.Function:
+        export = self._exports[name]
+        assert isinstance(export, wasmtime.Func)
+        try:
+            return native.Function(self.store, self._context, export)
+        except TypeError as error:
+            raise PluginError(f"this is not a Javy plugin: of its export {name}, {error}") from error
 
     def _entered(self, budget: Budget) -> _Entered:
         return _Entered(self, budget)
@@ -251,7 +254,7 @@ class Machine:
         return self._violation
 
     def _halt(self) -> None:
-        self.store.set_epoch_deadline(0)
+        self._context.set_deadline(0)
 
     # Budgets and shared words.
 
@@ -288,7 +291,7 @@ class Machine:
         now = time.monotonic()
         # event seen, CPU time counted for it, time counted for it, last look, CPU time then
         self._watch = [self.word(PROGRESS), 0.0, 0.0, now, self._guest_cpu()]
-        self.store.set_epoch_deadline(1)
+        self._context.set_deadline(1)
 
     def _guest_cpu(self) -> float:
         return time.thread_time() - self._host_cpu
@@ -356,6 +359,7 @@ class Machine:
     def close(self) -> None:
         """Free the store. The machine must not be used again."""
         self._memory = None
+        self._functions.clear()
         self._exports = None  # type: ignore[assignment]
         self.store.close()
 
@@ -385,24 +389,9 @@ def _no_frames(_op: int, _payload: bytes) -> bytes | None:
     return None
 
 
-_CALLBACK = ctypes.CFUNCTYPE(
-    ctypes.c_size_t,
-    ctypes.POINTER(ffi.wasmtime_context_t),
-    ctypes.c_void_p,
-    ctypes.POINTER(ctypes.c_uint64),
-    ctypes.POINTER(ffi.wasmtime_update_deadline_kind_t),
-)
-_NO_FINALIZER = ctypes.cast(0, ctypes.CFUNCTYPE(None, ctypes.c_void_p))
-
-
-def _tick(_context: object, _data: object, delta: Any, kind: Any) -> int:
+def _goes_on() -> bool:
     guest = wasi.current.guest
-    if isinstance(guest, Machine) and guest.on_tick():
-        delta[0] = 1
-        kind[0] = 0
-        return 0
-    error = ffi.wasmtime_error_new(ctypes.create_string_buffer(b"stopped"))
-    return ctypes.cast(error, ctypes.c_void_p).value or 0
+    return isinstance(guest, Machine) and guest.on_tick()
 
 
-_ON_TICK = _CALLBACK(_tick)
+_ON_TICK = native.OnTick(_goes_on)

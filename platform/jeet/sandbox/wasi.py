@@ -1,7 +1,7 @@
 """The WASI preview 1 functions that a plugin sees: a channel to the host, a clock and random bytes, nothing else.
 
 No files, no environment, no arguments. The functions are defined once a plugin and serve whichever machine runs on the
-calling thread (one at a time). They never raise: wasmtime's Python binding keeps one exception for all threads.
+calling thread (one at a time). They never raise: what they refuse is an error number.
 """
 
 from __future__ import annotations
@@ -15,6 +15,8 @@ from typing import Protocol
 
 import wasmtime
 from wasmtime import FuncType, ValType
+
+from jeet.sandbox.native import HostFunction
 
 SUCCESS, BADF, FAULT, INVAL, IO, NOSYS, SPIPE = 0, 8, 21, 28, 29, 52, 70
 
@@ -124,29 +126,30 @@ _FUNCTIONS: dict[str, Callable[..., int]] = {
 MODULE = "wasi_snapshot_preview1"
 
 
+_made: dict[tuple[str, str], HostFunction] = {}
+"""by name and type; kept, as linkers hold no reference that Python knows of"""
+
+
 def define(linker: wasmtime.Linker, module: wasmtime.Module) -> None:
     """Define what `module` imports of WASI; its other imports become traps."""
     for wanted in module.imports:
         if wanted.module == MODULE and isinstance(wanted.type, FuncType) and wanted.name is not None:
-            _define(linker, wanted.name, wanted.type)
+            kind = wanted.type
+            if kind.results == [ValType.i32()]:  # proc_exit and the like: a trap
+                made = _made.setdefault((wanted.name, _spelled(kind)), HostFunction(kind, _host(wanted.name), FAULT))
+                made.define(linker, MODULE, wanted.name, kind)
     linker.define_unknown_imports_as_traps(module)
 
 
-def _define(linker: wasmtime.Linker, name: str, kind: FuncType) -> None:
+def _host(name: str) -> Callable[..., int]:
     function = _FUNCTIONS.get(name)
-    returns_errno = kind.results == [ValType.i32()]
-    if function is None or not returns_errno:
-        if returns_errno:
-            linker.define_func(MODULE, name, kind, lambda *_arguments: NOSYS)
-        return  # proc_exit and the like: a trap
 
     def call(*arguments: int) -> int:
         guest = current.guest
-        if guest is None:
-            return NOSYS
-        try:
-            return function(guest, *arguments)
-        except (IndexError, struct.error):
-            return FAULT
+        return NOSYS if function is None or guest is None else function(guest, *arguments)
 
-    linker.define_func(MODULE, name, kind, call)
+    return call
+
+
+def _spelled(kind: FuncType) -> str:
+    return " ".join(map(str, kind.params))
