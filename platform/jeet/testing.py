@@ -255,7 +255,7 @@ class LocalFunction:
                 self._discard()
 
     def _failed(self, error: str) -> BatchResult:
-        return BatchResult(1, (), (), (Fault(0, error, "", None),), (), 0.0, 0)
+        return BatchResult(1, (), (), (Fault(0, error, "", None),), (), 0)
 
     def _batch(self, texts: Sequence[str], keys: Sequence[str]) -> BatchInput:
         now = time.time() * 1000

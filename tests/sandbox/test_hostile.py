@@ -188,7 +188,7 @@ SPEC = InstanceSpec("f", 1, 0, (OutputStream("a"), OutputStream("b")))
 def judge(head: object, *columns: bytes, count: int = 3) -> object:
     payload = message((json.dumps(head).encode() if not isinstance(head, bytes) else head, *columns))[4:]
     batch = BatchInput(first_offset=0, count=count, values=b"1\n2\n3", keys=b'"x"\n"y"\nnull')
-    return read_result(payload, batch, SPEC, frozenset({4}), lambda stack: stack, 1, 0.0, 0)
+    return read_result(payload, batch, SPEC, frozenset({4}), lambda stack: stack, 1, 0)
 
 
 def test_an_honest_result_is_believed() -> None:

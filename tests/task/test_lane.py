@@ -36,7 +36,7 @@ def echo(guest: Guest, batch: BatchInput, processed: int | None = None) -> Batch
     values = b"\n".join(batch.values.split(b"\n")[:count]).decode()
     keys = b"\n".join(batch.keys.split(b"\n")[:count]).decode()
     return BatchResult(
-        count, [OutputGroup(0, count, keys, values, None)], (), (), (), 0.0, guest.memory_bytes, guest.sequence
+        count, [OutputGroup(0, count, keys, values, None)], (), (), (), guest.memory_bytes, guest.sequence
     )
 
 
@@ -163,7 +163,7 @@ async def test_a_batch_that_ran_on_top_of_a_failed_one_is_undone_with_it(
         result = echo(guest, batch)
         if guest is guest.program.guests[0] and guest.sequence == 1:
             group = OutputGroup(0, batch.count, result.outputs[0].keys, result.outputs[0].values + "}", None)
-            return BatchResult(batch.count, [group], (), (), (), 0.0, 0, 1)
+            return BatchResult(batch.count, [group], (), (), (), 0, 1)
         return result
 
     program = Program(answer)
@@ -258,7 +258,7 @@ async def test_a_pause_that_ends_between_two_looks_at_the_clock_is_no_pause_for_
 
     def answer(guest: Guest, batch: BatchInput) -> BatchResult:
         if batch.attempts == 1:
-            return BatchResult(batch.count, (), (), (Fault(0, "Error: again", "", None),), (), 0.0, 0, guest.sequence)
+            return BatchResult(batch.count, (), (), (Fault(0, "Error: again", "", None),), (), 0, guest.sequence)
         return echo(guest, batch)
 
     program = Program(answer, on_error=OnError("retry", 3, 0.03))

@@ -13,7 +13,7 @@ from task.test_lane import Guest, Program, append, running_lane, running_task, u
 
 def refresh(batch: BatchInput) -> BatchResult:
     """Nothing but a refresh of entry "a"."""
-    return BatchResult(batch.count, (), [StateWrites(0, 0, "", "", 0, "", 1, '"a"')], (), (), 0.0, 0, 1)
+    return BatchResult(batch.count, (), [StateWrites(0, 0, "", "", 0, "", 1, '"a"')], (), (), 0, 1)
 
 
 async def test_a_batch_under_which_state_was_swept_runs_again_and_no_event_is_set_aside(
@@ -26,7 +26,7 @@ async def test_a_batch_under_which_state_was_swept_runs_again_and_no_event_is_se
         # An honest guest's new instance reads state anew and does not find the entry; here another one is swept, twice.
         if guest in guest.program.guests[:3]:
             return refresh(batch)
-        return BatchResult(batch.count, (), (), (), (), 0.0, 0, guest.sequence)
+        return BatchResult(batch.count, (), (), (), (), 0, guest.sequence)
 
     program = Program(answer)
     async with running_lane(database_url) as (lane, lost):
@@ -45,7 +45,7 @@ async def test_events_that_refresh_what_was_never_there_are_set_aside_in_the_end
     def answer(guest: Guest, batch: BatchInput) -> BatchResult:
         if b'{"n": 2}' in batch.values:
             return refresh(batch)
-        return BatchResult(batch.count, (), (), (), (), 0.0, 0, guest.sequence)
+        return BatchResult(batch.count, (), (), (), (), 0, guest.sequence)
 
     async with running_lane(database_url) as (lane, _):
         lane.add(running_task(lane, deployed, Program(answer)))

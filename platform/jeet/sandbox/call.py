@@ -89,7 +89,6 @@ class BatchResult:
     state: Sequence[StateWrites]
     faults: Sequence[Fault]
     logs: Sequence[LogLine]
-    cpu_s: float
     memory_bytes: int
     sequence: int = 0
     """number of this batch in its instance, from 1: what committed_through counts"""

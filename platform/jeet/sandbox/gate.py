@@ -41,7 +41,7 @@ _DIGITS_ALIKE = bytes.maketrans(b"123456789E", b"000000000e")
 _SIXTEEN = b"0" * 16
 _LONG_FRACTION = b"." + _SIXTEEN  # what most binary fractions look like
 _STRING = re.compile(rb'"(?:[^"\\]|\\.)*"', re.DOTALL)
-_EXPONENTS = (b"e000", b"e+000", b"e-000")
+_EXPONENT, _EXPONENT_PLUS, _EXPONENT_MINUS = b"e000", b"e+000", b"e-000"
 _NOT_DEPTH = bytes(set(range(256)) - set(b"[]{}\n"))
 _DEPTH_STEPS = bytes.maketrans(b"{}", b"[]")
 _LEVELS_PEELED = 6
@@ -138,7 +138,7 @@ def _looks_odd(column: bytes) -> bool:
     alike = column.translate(_DIGITS_ALIKE)
     if _SIXTEEN in alike and _SIXTEEN in alike.replace(_LONG_FRACTION, b"."):
         return True
-    return any(mark in alike for mark in _EXPONENTS)
+    return _EXPONENT in alike or _EXPONENT_PLUS in alike or _EXPONENT_MINUS in alike
 
 
 def _deepest(column: bytes) -> int:

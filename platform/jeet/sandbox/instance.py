@@ -119,14 +119,13 @@ class Instance:
         if self._dead:
             raise SandboxError("this instance is dead after an error and was used again; make a new one")
         if batch.count == 0:
-            return BatchResult(0, (), (), (), (), 0.0, self._machine.memory_bytes(), self._sequence)
+            return BatchResult(0, (), (), (), (), self._machine.memory_bytes(), self._sequence)
         if self._schema is not None:
             batch = replace(batch, condemned={**self._schema.condemn(batch), **batch.condemned})
         self._sequence += 1
         self._now_ms, self._fetched_at = batch.now_ms, batch.fetched_at
         self._result = None
         self._events, self._asked = batch.count, (-1.0, 0)
-        cpu = time.thread_time()
         self._machine.give(b"batch", self._head(batch), batch.values, batch.keys, batch.timestamps, batch.headers)
         try:
             self._drive(batch)
@@ -138,7 +137,6 @@ class Instance:
                 self._collection_ids,
                 self._place,
                 self._sequence,
-                time.thread_time() - cpu,
                 self._machine.memory_bytes(),
             )
             self._judge_memory(batch, result)
@@ -152,7 +150,8 @@ class Instance:
 
     def _drive(self, batch: BatchInput) -> None:
         ends = time.monotonic() + self._spec.slice_ms / 1000
-        budget = replace(self._budget, events=batch.count, slice_ends=ends)
+        limits = self._budget
+        budget = Budget(cpu_s=limits.cpu_s, wall_s=limits.wall_s, slice_ends=ends, events=batch.count)
         try:
             self._call(budget)
             waits = 0
@@ -219,19 +218,21 @@ class Instance:
                 )
 
     def _head(self, batch: BatchInput) -> bytes:
-        return json.dumps(
-            {
-                "count": batch.count,
-                "first": batch.first_offset,
-                "offsets": None if batch.offsets is None else list(batch.offsets),
-                "attempt": batch.attempts,
-                "number": self._sequence,
-                "committed": batch.committed_through,
-                "now": self._now(),
-                "skip": sorted(batch.condemned),
-                "careful": self._caller.is_careful(self._digest),
-            }
-        ).encode()
+        # Written by hand: `json.dumps` takes longer than a small batch has time for.
+        return (
+            b'{"count":%d,"first":%d,"offsets":%s,"attempt":%d,"number":%d,"committed":%d,"now":%r,"skip":%s,"careful":%s}'
+            % (
+                batch.count,
+                batch.first_offset,
+                b"null" if batch.offsets is None else json.dumps(list(batch.offsets)).encode(),
+                batch.attempts,
+                self._sequence,
+                batch.committed_through,
+                self._now(),
+                json.dumps(sorted(batch.condemned)).encode() if batch.condemned else b"[]",
+                b"true" if self._caller.is_careful(self._digest) else b"false",
+            )
+        )
 
     def _now(self) -> float:
         return self._now_ms + (time.monotonic() - self._fetched_at) * 1000

@@ -25,6 +25,9 @@ from jeet.sandbox.engine import Engine
 from jeet.sandbox.frames import (
     FRAME_MARK,
     HEADER,
+    OP_COLLECTION,
+    OP_READ,
+    OP_SCAN,
     OP_SHARED,
     OP_TIME,
     PROGRESS,
@@ -39,6 +42,8 @@ from jeet.sandbox.frames import (
 
 _STDERR_KEPT = 16 * 1024
 _LONGEST_WAIT_COUNTED_S = 0.1
+_ASKING = frozenset((OP_READ, OP_SCAN, OP_COLLECTION))
+"""what the host works for, as long as a database takes"""
 
 
 @dataclass(frozen=True)
@@ -219,7 +224,9 @@ class Machine:
                 self.shared_at = 0
             self.give(b'{"now":%.3f,"shared":%s}' % (self._clock(), b"true" if seen else b"false"))
             return True
-        self._enter_host()
+        asks = op in _ASKING
+        if asks:
+            self._enter_host()
         try:
             reply = self.on_frame(op, payload)
         except Exception as error:  # noqa: BLE001  whatever the reader raised leaves run() as it is
@@ -227,7 +234,8 @@ class Machine:
             self._halt()
             return False
         finally:
-            self._leave_host()
+            if asks:
+                self._leave_host()
         if self._violation is not None or self._stopped is not None:
             return False
         if reply is not None:

@@ -102,7 +102,6 @@ def read_result(
     collections: frozenset[int],
     place: Callable[[str], str],
     sequence: int,
-    cpu_s: float,
     memory_bytes: int,
 ) -> BatchResult:
     """The columns of a batch, or GuestViolation or TextRefused. `place` makes stacks name the user's file."""
@@ -138,7 +137,6 @@ def read_result(
         state=writes,
         faults=faults,
         logs=logs,
-        cpu_s=cpu_s,
         memory_bytes=memory_bytes,
         sequence=sequence,
     )

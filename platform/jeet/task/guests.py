@@ -58,18 +58,20 @@ class GuestThread:
     def _run(self, turns: Sequence[Turn]) -> None:
         ends_at = self._clock.monotonic() + self._cycle_s
         made = -1
+        spent_s = time.thread_time()
         for turn in turns:
             if turn.events is None or turn.effects is not None or turn.stale:
                 continue
             if made >= 0 and (self._clock.monotonic() > ends_at or made > MOST_MADE_BYTES):
                 return
-            began_s, began_at = time.thread_time(), self._clock.monotonic()
+            began_at = self._clock.monotonic()
             try:
                 self._call(turn)
             except Exception as error:  # noqa: BLE001 - whatever it is concerns this batch only, and `settle` judges it
                 turn.outcome = error
             made = max(made, 0) + _size(turn.outcome)
-            turn.spent_s = time.thread_time() - began_s
+            before_s, spent_s = spent_s, time.thread_time()
+            turn.spent_s = spent_s - before_s
             turn.took_s = self._clock.monotonic() - began_at
 
     def _call(self, turn: Turn) -> None:
