@@ -15,7 +15,7 @@ from pathlib import Path
 from jeet.cli import help as pages
 from jeet.cli.command import is_command
 from jeet.cli.main import headed_groups
-from jeet.sandbox.limits import TABLE
+from jeet.limits import REASONS, TABLE
 from jeet.settings import Settings
 
 HERE = Path(__file__).resolve().parent
@@ -60,10 +60,32 @@ def settings() -> str:
 
 
 def limits() -> str:
-    """A table of the limits on what goes into and comes out of a function."""
-    rows = ["| limit | default | bounds |", "| --- | --- | --- |"]
-    rows += [f"| `{limit.name}` | {limit.default:,} {limit.unit} | {limit.what} |" for limit in TABLE]
-    return "\n".join(rows)
+    """Tables of the limits, by what they are limits of, and of the other reasons for a refusal."""
+    parts: list[str] = []
+    for scope, title in LIMIT_SCOPES.items():
+        parts += [
+            f"### {title}",
+            "",
+            "| limit | default | bounds | enforced by | error |",
+            "| --- | --- | --- | --- | --- |",
+        ]
+        for limit in TABLE:
+            if limit.scope == scope:
+                default = f"{limit.default:,} {limit.unit}".strip()
+                setting = f"; `{limit.setting}`" if limit.setting else ""
+                parts.append(f"| `{limit.name}` | {default}{setting} | {limit.what} | {limit.where} | {limit.error} |")
+        parts.append("")
+    parts += ["### Other reasons", "", "| code | SQLSTATE | an event is refused because |", "| --- | --- | --- |"]
+    parts += [f"| `{reason.code}` | {reason.sqlstate or ''} | {reason.what} |" for reason in REASONS]
+    return "\n".join(parts)
+
+
+LIMIT_SCOPES = {
+    "event": "Of an event",
+    "stream": "Of a stream",
+    "function": "Of a function, when it is deployed",
+    "run": "Of a function, while it runs",
+}
 
 
 def views() -> str:
@@ -89,7 +111,7 @@ def views() -> str:
 _QUOTE = "'"
 SECTIONS: dict[str, tuple[str, Callable[[], str]]] = {
     "settings": ("operations.md", settings),
-    "limits": ("javascript.md", limits),
+    "limits": ("limits.md", limits),
     "views": ("sql.md", views),
 }
 

@@ -11,15 +11,16 @@ import pytest
 
 PACKAGE = Path(__file__).resolve().parent.parent / "platform" / "jeet"
 
-BASE = {"errors", "ids", "clock", "settings", "telemetry"}
+BASE = {"errors", "ids", "clock", "settings", "telemetry", "limits"}
 MAY_IMPORT: dict[str, set[str]] = {
     "errors": set(),
     "ids": set(),
     "clock": set(),
     "settings": {"errors"},
     "telemetry": set(),
+    "limits": set(),
     "db": BASE,
-    "sandbox": {"errors"},
+    "sandbox": {"errors", "limits"},
     "stream": BASE | {"db"},
     "task": BASE | {"db", "stream", "sandbox", "control.lease", "control.membership"},
     "control": BASE | {"db", "stream", "sandbox"},

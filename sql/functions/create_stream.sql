@@ -8,18 +8,19 @@ declare
     v_id    int;
     v_found jeet_internal.stream;
 begin
+    -- One character and up to 127 more: 128 /*stream_name_chars*/.
     if not p_internal and p_name !~ '^[A-Za-z0-9_][A-Za-z0-9_.-]{0,127}$' or p_name is null then
-        raise exception 'the stream name % is not allowed: use 1 to 128 letters, digits, "_", "-" and ".", not starting with "-" or "."',
+        raise exception 'the stream name % is not allowed: use 1 to 128 letters, digits, "_", "-" and ".", not starting with "-" or "." (stream_name_chars)',
             coalesce(to_json(p_name)::text, 'null') using errcode = 'JT130';
     end if;
-    if p_partitions is null or p_partitions not between 1 and 4096 then
-        raise exception 'stream "%" cannot have % partitions: use 1 to 4096', p_name, coalesce(p_partitions::text, 'no') using errcode = 'JT130';
+    if p_partitions is null or p_partitions not between 1 and 4096 /*partitions*/ then
+        raise exception 'stream "%" cannot have % partitions: use 1 to %', p_name, coalesce(p_partitions::text, 'no'), 4096 /*partitions*/ using errcode = 'JT130';
     end if;
     -- A path is names joined by dots. A name that is a number with a sign or leading zeros would index arrays in SQL but not in JavaScript.
-    if p_key is not null and (octet_length(p_key) > 256 or p_key !~ '^[^.[:cntrl:][:space:]]+(\.[^.[:cntrl:][:space:]]+)*$'
+    if p_key is not null and (octet_length(p_key) > 256 /*key_path_bytes*/ or p_key !~ '^[^.[:cntrl:][:space:]]+(\.[^.[:cntrl:][:space:]]+)*$'
                               or p_key ~ '(^|\.)([+-][0-9]+|0[0-9]+)(\.|$)') then
-        raise exception 'the key % of stream "%" is not a path: use names joined by dots, such as userId or user.id, at most 256 bytes',
-            to_json(p_key), p_name using errcode = 'JT130';
+        raise exception 'the key % of stream "%" is not a path: use names joined by dots, such as userId or user.id, at most % bytes (key_path_bytes)',
+            to_json(p_key), p_name, 256 /*key_path_bytes*/ using errcode = 'JT130';
     end if;
     if p_retention <= interval '0' then
         raise exception 'stream "%" cannot keep events for %: use a retention above 0', p_name, p_retention using errcode = 'JT130';

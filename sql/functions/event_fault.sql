@@ -6,10 +6,10 @@
 create or replace function jeet_internal.event_fault(p_text text) returns text
 language plpgsql stable parallel safe set search_path = pg_catalog, pg_temp as $$
 declare
-    c_bytes    constant int := 1048576;
-    c_depth    constant int := 128;
-    c_digits   constant int := 40;
-    c_exponent constant int := 308;
+    c_bytes    constant int := 1048576 /*event_bytes*/;
+    c_depth    constant int := 128 /*depth*/;
+    c_digits   constant int := 40 /*number_digits*/;
+    c_exponent constant int := 308 /*number_exponent*/;
     c_string   constant text := '"(?:[^"\\]|\\.)*"?';  -- also one that never ends
     v_brackets text;
     v_error    record;
@@ -59,7 +59,7 @@ begin
                 return format('number_digits: holds the number %s, of more than %s digits', jeet_internal.shortened(v_token), c_digits);
             end if;
             if v_token ~ '^-?[0-9]+$' then
-                if abs(v_token::numeric) > 9007199254740991 then
+                if abs(v_token::numeric) > 9007199254740991 /*integer_range*/ then
                     return format('integer_range: holds the integer %s, past 2^53-1, where digits are lost: send it as a string',
                                   jeet_internal.shortened(v_token));
                 end if;
@@ -72,6 +72,10 @@ begin
             -- From halfway between the largest double and what would come next, a number becomes infinite.
             if abs(v_token::numeric) >= 2::numeric ^ 1024 - 2::numeric ^ 970 then
                 return format('number_range: holds the number %s, which is too large', jeet_internal.shortened(v_token));
+            end if;
+            -- Here doubles begin to lose digits, and end as 0.
+            if v_token::numeric <> 0 and abs(v_token::numeric) < 1e-308 then
+                return format('number_range: holds the number %s, which is too small', jeet_internal.shortened(v_token));
             end if;
         end loop;
     end if;

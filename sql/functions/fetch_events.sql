@@ -11,7 +11,7 @@ create or replace function jeet_internal.fetch_events(
     out vals bytea, out keys bytea, out timestamps bytea, out headers bytea) returns setof record
 language plpgsql stable security definer set search_path = pg_catalog, pg_temp as $$
 declare
-    c_largest constant int := 1048576;  -- bytes that an event may have
+    c_largest constant int := 1048576 /*event_bytes*/;  -- bytes that an event may have
     c_columns constant text := $sql$
         count(*)::int as count, coalesce(convert_to(string_agg(value::text, E'\n'), 'UTF8'), '') as vals,
         case when count(key) > 0 then convert_to(string_agg(coalesce(to_json(key)::text, 'null'), E'\n'), 'UTF8') else '' end as keys,

@@ -15,8 +15,8 @@ begin
     elsif v_key <> p_given then
         return format('key_mismatch: was given the key %s, but its %s is %s', jeet_internal.shortened(to_json(p_given)::text),
                       v_name, jeet_internal.shortened(v_json));
-    elsif octet_length(coalesce(v_key, p_given)) > 1024 then
-        return format('key_bytes: has a key of %s bytes, more than 1024', octet_length(coalesce(v_key, p_given)));
+    elsif octet_length(coalesce(v_key, p_given)) > 1024 /*key_bytes*/ then
+        return format('key_bytes: has a key of %s bytes, more than %s', octet_length(coalesce(v_key, p_given)), 1024 /*key_bytes*/);
     end if;
     return null;
 end $$;

@@ -8,6 +8,6 @@ language sql immutable parallel safe as $$
             case when pg_catalog.strpos(p_json, '\') = 0 then pg_catalog.substr(p_json, 2, pg_catalog.length(p_json) - 2)
                  else p_json::pg_catalog.json operator(pg_catalog.#>>) '{}' end
         when pg_catalog.length(p_json) <= 17 and p_json operator(pg_catalog.~) '^-?(0|[1-9][0-9]*)$' then
-            case when pg_catalog.abs(p_json::pg_catalog.int8) <= 9007199254740991 then p_json::pg_catalog.int8::pg_catalog.text end
+            case when pg_catalog.abs(p_json::pg_catalog.int8) <= 9007199254740991 /*integer_range*/ then p_json::pg_catalog.int8::pg_catalog.text end
     end
 $$;

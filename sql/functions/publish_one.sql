@@ -29,7 +29,7 @@ begin
             v_key := coalesce(jeet_internal.key_of_json(v_json), p_key);
         end if;
         if v_json is not null and (v_key <> p_key or jeet_internal.key_of_json(v_json) is null)
-           or v_path is not null and v_key is null or octet_length(v_key) > 1024 then
+           or v_path is not null and v_key is null or octet_length(v_key) > 1024 /*key_bytes*/ then
             v_fault := jeet_internal.key_fault(p_event::json, v_path, p_key);
         elsif p_id is not null or p_headers is not null or p_ts is not null then
             v_fault := coalesce(jeet_internal.id_fault(p_id), jeet_internal.headers_fault(p_headers), jeet_internal.ts_fault(p_ts));

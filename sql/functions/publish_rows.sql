@@ -49,7 +49,7 @@ begin
             select bool_or(bad), array_agg(n order by place, n), array_agg(place order by place, n),
                    array_agg(key order by place, n), array_agg(value order by place, n), array_agg(id order by place, n)
               into v_bad, written, partitions, v_keys, v_values, v_ids
-              from (select n, value, key, id, bad or octet_length(key) > 1024 or octet_length(id) not between 1 and 1024 as bad,
+              from (select n, value, key, id, bad or octet_length(key) > 1024 /*key_bytes*/ or octet_length(id) not between 1 and 1024 /*id_bytes*/ as bad,
                            coalesce(jeet.partition_of(coalesce(key, id), v_stream.partitions), ((v_turn + n) % v_stream.partitions)::int) as place
                       from (select n, coalesce(own_key, key) as key, coalesce(own_id, id) as id,
                                    case when v_breaks then translate(value::text, E'\n\r', '  ')::json else value end as value,
@@ -59,7 +59,7 @@ begin
                                            jeet_internal.key_of_json(key_json) as own_key, jeet_internal.key_of_json(id_json) as own_id
                                       from (select n, suspect, value, key, id, jeet_internal.value_at(value, v_path)::text as key_json, jeet_internal.value_at(value, p_id_path)::text as id_json
                                               from (select n, text::json as value, key, id,
-                                                           not v_judged and octet_length(text) > 256 and (octet_length(text) > 1048576 or jeet_internal.openers(text) > 128) as suspect
+                                                           not v_judged and octet_length(text) > 256 and (octet_length(text) > 1048576 /*event_bytes*/ or jeet_internal.openers(text) > 128 /*depth*/) as suspect
                                                       from unnest(p_texts, p_keys, p_ids, v_faults) with ordinality e (text, key, id, fault, n)
                                                      where fault is null
                                                     offset 0) parsed

@@ -9,7 +9,6 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from jeet.sandbox.gate import check_json
-from jeet.sandbox.limits import DEFAULTS
 from logtools import MakeStream
 
 CORPUS = {
@@ -174,24 +173,3 @@ def test_any_damaged_text_is_refused_by_both_or_neither(db: psycopg.Connection, 
     text = json.dumps(value)
     text = text[: cut % (len(text) + 1)]
     assert (verdict(db, text) is None) == (check_json(text) is None)
-
-
-def test_the_limits_in_sql_are_those_of_the_table(db: psycopg.Connection) -> None:
-    row = db.execute("select prosrc from pg_proc where oid = 'jeet_internal.event_fault'::regproc").fetchone()
-    assert row is not None
-    for name, constant in (
-        ("event_bytes", "c_bytes"),
-        ("depth", "c_depth"),
-        ("number_digits", "c_digits"),
-        ("number_exponent", "c_exponent"),
-    ):
-        assert f"{constant} " in row[0]
-        assert str(DEFAULTS[name]) in row[0].split(constant, 1)[1].split(";")[0]
-
-
-def test_every_refusal_has_a_state_of_its_own(db: psycopg.Connection) -> None:
-    row = db.execute("select prosrc from pg_proc where oid = 'jeet_internal.refusal_sqlstate'::regproc").fetchone()
-    assert row is not None
-    states = [part.split("'")[1] for part in row[0].split(" then ")[1:]]
-    assert len(states) == len(set(states)) > 15
-    assert all(state.startswith("JT1") for state in states)

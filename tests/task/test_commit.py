@@ -14,6 +14,8 @@ import pytest_asyncio
 
 from jeet.db.connect import connect
 from jeet.ids import Offset
+from jeet.limits import DEFAULTS
+from jeet.sandbox.gate import cut_text
 from jeet.task.commit import DataRefused, LeaseLost, StateSwept, commit
 from jeet.task.effects import DeadLetter, Deletes, Effects, LoggedLine, Output, Puts, Touches
 from task.rows import Deployed, checkpoints, deploy_by_hand
@@ -218,14 +220,14 @@ async def test_a_halt_that_meets_a_commit_with_log_lines_waits_for_it_and_neithe
 
 
 async def test_a_dead_letter_always_fits(db: psycopg.Connection, writer: Connection, deployed: Deployed) -> None:
-    from jeet.task.effects import TEXT_LIMIT, safe_text
-
-    nasty = "\x00\ud800 \\u0000 \n" + "x" * 3 * TEXT_LIMIT
-    letter = DeadLetter(Offset(0), "k", safe_text(nasty), safe_text(nasty), safe_text(nasty), safe_text(nasty), 1)
+    most = DEFAULTS["dead_letter_bytes"]
+    safe = cut_text("\x00\ud800 \\u0000 \n" + "é" * most, most)
+    assert len(safe.encode()) <= most
+    letter = DeadLetter(Offset(0), "k", safe, safe, safe, safe, 1)
     await commit(writer, [effects(deployed, dead_letters=[letter])])
     row = db.execute("select error, stack, state_key from jeet_internal.dead_letter").fetchone()
     assert row is not None
-    assert all(text.startswith("\ufffd\ufffd \\u0000") and text.endswith("[cut]") for text in row)
+    assert all(text.startswith("\\u0000\\ud800 \\u0000") and text.endswith("[cut]") for text in row)
 
 
 async def test_a_redriven_event_is_settled_in_the_fenced_commit(

@@ -15,10 +15,13 @@ from datetime import UTC, datetime
 from typing import Any, Literal
 
 from jeet.errors import DeployError
+from jeet.limits import DEFAULTS
 
-NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,127}")
+_NAME_CHARS = DEFAULTS["function_name_chars"]
+_COLLECTION_CHARS = DEFAULTS["collection_name_chars"]
+NAME = re.compile(rf"[A-Za-z0-9_][A-Za-z0-9_.-]{{0,{_NAME_CHARS - 1}}}")
 """names of streams and functions"""
-COLLECTION_NAME = re.compile(r"[A-Za-z_$][A-Za-z0-9_$]{0,62}")
+COLLECTION_NAME = re.compile(rf"[A-Za-z_$][A-Za-z0-9_$]{{0,{_COLLECTION_CHARS - 1}}}")
 """names of state collections: those that the guest takes"""
 LATEST_DURATION_MS = 1000 * 365 * 86_400_000
 _UNIT_MS = {"ms": 1, "s": 1_000, "m": 60_000, "h": 3_600_000, "d": 86_400_000}
@@ -157,9 +160,10 @@ def merge(
 def check_name(what: str, name: object, filename: str, remedy: str = "choose another") -> None:
     """Names are safe everywhere: in SQL, in file names, in addresses, on the command line."""
     if not isinstance(name, str) or not NAME.fullmatch(name):
+        limit = "function_name_chars" if what == "function" else "stream_name_chars"
         raise DeployError(
-            f"{filename}: {json.dumps(name)} cannot be the name of a {what}: use 1 to 128 letters, digits, '_', '-' and"
-            f" '.', not starting with '-' or '.'; {remedy}"
+            f"{filename}: {json.dumps(name)} cannot be the name of a {what}: use 1 to {_NAME_CHARS} letters, digits,"
+            f" '_', '-' and '.', not starting with '-' or '.' ({limit}); {remedy}"
         )
 
 
@@ -226,8 +230,9 @@ def _key(configured: object, flag: str | None, filename: str) -> str | None:
 def _partitions(value: object, filename: str) -> int | None:
     if value is None:
         return None
-    if not isinstance(value, int) or isinstance(value, bool) or not 1 <= value <= 4096:
-        raise DeployError(f"{filename}: partitions is {json.dumps(value)}: use a whole number from 1 to 4096")
+    if not isinstance(value, int) or isinstance(value, bool) or not 1 <= value <= DEFAULTS["partitions"]:
+        most = DEFAULTS["partitions"]
+        raise DeployError(f"{filename}: partitions is {json.dumps(value)}: use a whole number from 1 to {most}")
     return value
 
 
@@ -240,8 +245,8 @@ def _state(value: object, filename: str) -> dict[str, Collection]:
     for name, settings in value.items():
         if not isinstance(name, str) or not COLLECTION_NAME.fullmatch(name):
             raise DeployError(
-                f"{filename}: {json.dumps(name)} cannot be the name of a state collection: use 1 to 63 letters, digits,"
-                " '_' and '$', not starting with a digit"
+                f"{filename}: {json.dumps(name)} cannot be the name of a state collection: use 1 to {_COLLECTION_CHARS}"
+                " letters, digits, '_' and '$', not starting with a digit (collection_name_chars)"
             )
         where = f"{filename}: config.state.{name}"
         if settings is not None and not isinstance(settings, Mapping):
@@ -255,8 +260,11 @@ def _state(value: object, filename: str) -> dict[str, Collection]:
         if ttl is None and refresh == "access":
             raise DeployError(f"{where}.refresh is 'access' but there is no ttl to refresh; add one")
         found[name] = Collection(None if ttl is None else duration_ms(ttl, f"{where}.ttl"), refresh)
-    if len(found) > 64:
-        raise DeployError(f"{filename}: config.state names {len(found)} collections: a function can have at most 64")
+    if len(found) > DEFAULTS["collections"]:
+        raise DeployError(
+            f"{filename}: config.state names {len(found)} collections: a function can have at most"
+            f" {DEFAULTS['collections']} (collections)"
+        )
     return found
 
 
@@ -277,12 +285,12 @@ def _on_error(value: object, filename: str) -> str | dict[str, Any]:
         value = {"retry": int(found[1]), **({"backoff": found[2]} if found[2] else {})}
     if isinstance(value, Mapping) and set(value) <= {"retry", "backoff"} and "retry" in value:
         retries, backoff = value["retry"], value.get("backoff", "1s")
-        if isinstance(retries, int) and not isinstance(retries, bool) and 1 <= retries <= 1000:
+        if isinstance(retries, int) and not isinstance(retries, bool) and 1 <= retries <= DEFAULTS["retries"]:
             duration_ms(backoff, f"{filename}: onError.backoff")
             return {"retry": retries, "backoff": backoff}
     raise DeployError(
         f"{filename}: onError is {json.dumps(value)}: use 'dead-letter', 'halt' or {{ retry: 3, backoff: '1s' }}"
-        " (--on_error=retry:3:1s), with at most 1000 retries"
+        f" (--on_error=retry:3:1s), with at most {DEFAULTS['retries']} retries"
     )
 
 

@@ -1,8 +1,8 @@
 """One gate for JSON text, one verdict at every door: publish, outputs, state.
 
 Refused by name: NUL and lone surrogates (in strings and names), integers past 2^53-1, numbers of more digits or a
-larger exponent than the limits, nesting deeper than the limit, texts longer than the limit, and what is not JSON (NaN,
-Infinity, control characters, trailing text).
+larger exponent than the limits, numbers that no double comes near, nesting deeper than the limit, texts longer than the
+limit, and what is not JSON (NaN, Infinity, control characters, trailing text).
 A column of the guest's own making is scanned as bytes for the rare marks, and only the hits are looked at closely.
 """
 
@@ -10,13 +10,17 @@ from __future__ import annotations
 
 import json
 import re
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from decimal import Decimal
 from typing import Any, NoReturn
 
+from jeet.limits import DEFAULTS
 from jeet.sandbox.limits import Limits
 
-MAX_INTEGER = 2**53 - 1
+MAX_INTEGER = DEFAULTS["integer_range"]
 _DEFAULT = Limits()
+_SMALLEST = Decimal("1e-308")  # below, doubles lose digits one by one and end as 0
 
 
 @dataclass(frozen=True)
@@ -36,10 +40,11 @@ class Verdict:
 # expressions look at the same bytes, and only on their hit each line is parsed.
 _ESCAPES = re.compile(rb"\\u(?:0000|[dD][89a-fA-F])")
 _LONG_INTEGER = re.compile(rb"(?<![\d.eE+])\d{16,}(?![\d.eE])")
-_LONG_NUMBER = re.compile(rb"\d{41,}|[eE][+-]?\d{3,}")
+_LONG_NUMBER = re.compile(rb"\d[\d.eE+-]{40,}|[eE][+-]?\d{3,}")
 _DIGITS_ALIKE = bytes.maketrans(b"123456789E", b"000000000e")
 _SIXTEEN = b"0" * 16
 _LONG_FRACTION = b"." + _SIXTEEN  # what most binary fractions look like
+_TOO_LONG_FRACTION = b"." + b"0" * 24  # with 15 digits before it and two of an exponent, more than 40
 _STRING = re.compile(rb'"(?:[^"\\]|\\.)*"', re.DOTALL)
 _EXPONENT, _EXPONENT_PLUS, _EXPONENT_MINUS = b"e000", b"e+000", b"e-000"
 _NOT_DEPTH = bytes(set(range(256)) - set(b"[]{}\n"))
@@ -47,8 +52,10 @@ _DEPTH_STEPS = bytes.maketrans(b"{}", b"[]")
 _LEVELS_PEELED = 6
 
 
-def check_json(text: str | bytes, limits: Limits = _DEFAULT, *, size_limit: int | None = None) -> Verdict | None:
-    """Judge one JSON text from outside, completely; None if it is good."""
+def check_json(
+    text: str | bytes, limits: Limits = _DEFAULT, *, size_limit: int | None = None, size_name: str = "event_bytes"
+) -> Verdict | None:
+    """Judge one JSON text from outside, completely; None if it is good. `size_name`: the limit that bounds it."""
     try:
         data = text.encode() if isinstance(text, str) else text
         if isinstance(text, bytes):
@@ -59,7 +66,7 @@ def check_json(text: str | bytes, limits: Limits = _DEFAULT, *, size_limit: int 
         return Verdict("not_utf8", f"is not UTF-8 at byte {error.start}")
     most = limits.event_bytes if size_limit is None else size_limit
     if len(data) > most:
-        return Verdict("event_bytes", f"has {len(data)} bytes, more than {most}")
+        return Verdict(size_name, f"has {len(data)} bytes, more than {most}")
     if _deepest(data) > limits.depth and (verdict := _examine_depth(data, limits.depth)) is not None:
         return verdict
     if _ESCAPES.search(data) and (verdict := _examine_escapes(data)) is not None:
@@ -78,7 +85,9 @@ def check_json(text: str | bytes, limits: Limits = _DEFAULT, *, size_limit: int 
     return None
 
 
-def check_column(column: bytes, size_limit: int, limits: Limits = _DEFAULT) -> Verdict | None:
+def check_column(
+    column: bytes, size_limit: int, limits: Limits = _DEFAULT, *, size_name: str = "output_bytes"
+) -> Verdict | None:
     """Judge newline-joined JSON texts that the guest's engine wrote; None if all are good.
 
     Whether each line is JSON at all is left to the database's cast; here it is about what the cast would let through.
@@ -94,10 +103,10 @@ def check_column(column: bytes, size_limit: int, limits: Limits = _DEFAULT) -> V
         lengths = [len(line) for line in column.split(b"\n")]
         longest = max(lengths)
         if longest > size_limit:
-            return Verdict("too_long", f"has {longest} bytes, more than {size_limit}", lengths.index(longest))
+            return Verdict(size_name, f"has {longest} bytes, more than {size_limit}", lengths.index(longest))
     if suspicious:
         for number, line in enumerate(column.split(b"\n")):
-            if (verdict := check_json(line, limits, size_limit=size_limit)) is not None:
+            if (verdict := check_json(line, limits, size_limit=size_limit, size_name=size_name)) is not None:
                 return replace(verdict, line=number)
     return None
 
@@ -126,6 +135,33 @@ def are_keys(column: str, count: int, key_bytes: int, *, nullable: bool) -> bool
     return True
 
 
+def key_of(event: Any, path: Sequence[str]) -> str | Verdict | None:
+    """The key that a path leads to in a parsed event, as the database reads it; None if nothing is there."""
+    found = event
+    for name in path:
+        if isinstance(found, dict) and name in found:
+            found = found[name]
+        elif isinstance(found, list) and _INDEX.fullmatch(name) and int(name) < len(found):
+            found = found[int(name)]
+        else:
+            return None
+    if isinstance(found, str):
+        key = found
+    elif isinstance(found, int) and not isinstance(found, bool) and abs(found) <= MAX_INTEGER:
+        key = str(found)
+    else:
+        return Verdict(
+            "key_type",
+            f"has {_short(canonical(found))} as its key {json.dumps('.'.join(path))}: a key is a string, or an integer"
+            " of at most 2^53-1 in plain digits",
+        )
+    size, most = len(key.encode("utf-8", "surrogatepass")), _DEFAULT.key_bytes
+    return key if size <= most else Verdict("key_bytes", f"has a key of {size} bytes, more than {most}")
+
+
+_INDEX = re.compile(r"0|[1-9][0-9]{0,9}")
+
+
 def _has_odd_numbers(column: bytes) -> bool:
     """Whether a number outside strings may be too long: first at the speed of memory, then without the strings."""
     if not _looks_odd(column):
@@ -136,7 +172,7 @@ def _has_odd_numbers(column: bytes) -> bool:
 
 def _looks_odd(column: bytes) -> bool:
     alike = column.translate(_DIGITS_ALIKE)
-    if _SIXTEEN in alike and _SIXTEEN in alike.replace(_LONG_FRACTION, b"."):
+    if _SIXTEEN in alike and (_TOO_LONG_FRACTION in alike or _SIXTEEN in alike.replace(_LONG_FRACTION, b".")):
         return True
     return _EXPONENT in alike or _EXPONENT_PLUS in alike or _EXPONENT_MINUS in alike
 
@@ -226,6 +262,8 @@ class _Numbers:
         value = float(text)
         if value in (float("inf"), float("-inf")):
             raise _NumberRefused(Verdict("number_range", f"holds the number {_short(text)}, which is too large"))
+        if abs(value) <= 1e-308 and 0 < Decimal(text).copy_abs() < _SMALLEST:
+            raise _NumberRefused(Verdict("number_range", f"holds the number {_short(text)}, which is too small"))
         return value
 
     def constant(self, text: str) -> NoReturn:
@@ -256,4 +294,7 @@ def cut_text(text: str, limit: int) -> str:
 
 def canonical(value: Any) -> str:
     """A Python value as JSON text of the same rules; ValueError for what JSON cannot hold."""
-    return json.dumps(value, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
+    try:
+        return json.dumps(value, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
+    except RecursionError:
+        raise ValueError("is nested too deeply (depth)") from None

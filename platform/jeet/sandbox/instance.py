@@ -139,8 +139,7 @@ class Instance:
                 self._sequence,
                 self._machine.memory_bytes(),
             )
-            self._judge_memory(batch, result)
-            return result
+            return self._judge_memory(batch, result)
         except TextRefused as refused:
             self._dead = True
             raise self._refusal(batch, refused) from None
@@ -202,20 +201,27 @@ class Instance:
         suspects = range(event, event + 1) if 0 <= event < batch.count else range(batch.count)
         return GuestTrap(f"returned text that {refused.verdict}", kind="abort", suspects=suspects)
 
-    def _judge_memory(self, batch: BatchInput, result: BatchResult) -> None:
+    def _judge_memory(self, batch: BatchInput, result: BatchResult) -> BatchResult:
         """Once memory has run out, the events after it failed for no fault of theirs: have them run again."""
+        mib = self._spec.limits.guest_memory_bytes // (1024 * 1024)
         if batch.count == 1 and self._sequence == 1:
-            return
+            alone = [
+                replace(fault, error=f"{fault.error}: more than {mib} MiB (guest_memory_bytes)")
+                if fault.error == _OUT_OF_MEMORY and fault.index not in batch.condemned
+                else fault
+                for fault in result.faults
+            ]
+            return replace(result, faults=alone) if alone else result
         full = self._machine.memory_bytes() + 2 * 1024 * 1024 > self._spec.limits.guest_memory_bytes
         for fault in result.faults:
             starved = fault.error.startswith(_OUT_OF_MEMORY) or (full and fault.error.startswith(_THROWN_WHEN_FULL))
             if starved and fault.index not in batch.condemned:
-                mib = self._spec.limits.guest_memory_bytes // (1024 * 1024)
                 raise GuestTrap(
                     f"used more than {mib} MiB of memory (guest_memory_bytes)",
                     kind="memory",
                     suspects=range(fault.index, fault.index + 1),
                 )
+        return result
 
     def _head(self, batch: BatchInput) -> bytes:
         # Written by hand: `json.dumps` takes longer than a small batch has time for.

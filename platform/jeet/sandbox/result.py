@@ -13,6 +13,7 @@ from collections.abc import Callable, Sequence
 from itertools import pairwise
 from typing import Any, NoReturn, get_args
 
+from jeet.limits import DEFAULTS
 from jeet.sandbox.call import (
     BatchInput,
     BatchResult,
@@ -30,6 +31,10 @@ from jeet.sandbox.limits import Limits
 
 _LEVELS = frozenset(get_args(LogLevel))
 _MAX_LOG_BYTES = 2 * 1024 * 1024
+LOG_MARK_BYTES = 200
+"""room for the mark with which the guest cuts an event's log"""
+STATE_KEY_BYTES = DEFAULTS["key_bytes"] + 80
+"""of a dead letter's state key: the key and its collection"""
 
 
 class TextRefused(Exception):
@@ -60,15 +65,8 @@ class _Sections:
             self._fail("a column is missing")
         return section
 
-    def column(self, count: int, limit: int, what: str, limits: Limits) -> str:
-        """A text column of `count` JSON values; an empty one when count is 0."""
-        text, fault = self.judged(count, limit, what, limits)
-        if fault is not None:
-            self._fail(f"{what}: {fault}")
-        return text
-
-    def judged(self, count: int, limit: int, what: str, limits: Limits) -> tuple[str, Verdict | None]:
-        """A text column and what the gate says of it."""
+    def judged(self, count: int, limit: int, what: str, limits: Limits, size_name: str) -> tuple[str, Verdict | None]:
+        """A text column of `count` JSON values, an empty one when count is 0, and what the gate says of it."""
         data = self.next()
         if count == 0:
             if data:
@@ -77,7 +75,7 @@ class _Sections:
         lines = data.count(b"\n") + 1
         if lines != count:
             self._fail(f"{what}: {lines} lines where {count} were announced")
-        fault = check_column(data, limit, limits)
+        fault = check_column(data, limit, limits, size_name=size_name)
         try:
             return data.decode("utf-8"), fault
         except UnicodeDecodeError:
@@ -85,7 +83,9 @@ class _Sections:
 
     def keys(self, count: int, what: str, limits: Limits, *, nullable: bool = False) -> str:
         """A column of JSON strings (or nulls) of at most key_bytes each."""
-        column = self.column(count, limits.key_bytes * 6 + 2, what, limits)
+        column, fault = self.judged(count, limits.key_bytes * 6 + 2, what, limits, "key_bytes")
+        if fault is not None:
+            self._fail(f"{what}: {fault}")
         if count and not are_keys(column, count, limits.key_bytes, nullable=nullable):
             self._fail(f"{what}: a key that is no string of at most {limits.key_bytes} bytes")
         return column
@@ -118,7 +118,7 @@ def read_result(
         outputs = [_output(sections, entry, processed, batch, spec, fail) for entry in head["outputs"]]
         writes = [_writes(sections, entry, collections, spec.limits, fail) for entry in head["state"]]
         faults = [_fault(entry, processed, spec, place, fail) for entry in head["faults"]]
-        logs = _logs(head["logs"], processed, fail)
+        logs = _logs(head["logs"], processed, spec.limits.log_bytes, fail)
     except (ValueError, KeyError, TypeError, IndexError, RecursionError) as error:
         fail(f"it cannot be read ({type(error).__name__})")
     sections.done()
@@ -159,7 +159,7 @@ def _output(
         fail(f"output stream {stream!r} is not declared")
     if not _is_count(count, processed * spec.limits.outputs_per_event) or count == 0:
         fail(f"{count!r} outputs from {processed} events")
-    values, fault = sections.judged(count, spec.limits.output_bytes, "outputs", spec.limits)
+    values, fault = sections.judged(count, spec.limits.output_bytes, "outputs", spec.limits, "output_bytes")
     keys = sections.keys(count, "output keys", spec.limits, nullable=True) if has_keys else None
     sources: Sequence[int] | None = None
     if has_sources:
@@ -200,7 +200,7 @@ def _writes(
     if not all(_is_count(value, 100_000_000) for value in (puts, deletes, touched)):
         fail("state counts that are no counts")
     put_keys = sections.keys(puts, "state keys", limits)
-    put_values, fault = sections.judged(puts, limits.state_value_bytes, "state values", limits)
+    put_values, fault = sections.judged(puts, limits.state_value_bytes, "state values", limits, "state_value_bytes")
     if fault is not None:
         raise TextRefused(fault, collection=collection, key=put_keys.split("\n")[fault.line])
     return StateWrites(
@@ -222,13 +222,14 @@ def _fault(
     if not _is_count(index, processed - 1) or not isinstance(error, str) or not isinstance(stack, str):
         fail("a fault that is none")
     limit = spec.limits.dead_letter_bytes
-    state_key = cut_text(key, spec.limits.key_bytes + 80) if isinstance(key, str) else None
+    state_key = cut_text(key, STATE_KEY_BYTES) if isinstance(key, str) else None
     return Fault(index=index, error=cut_text(error, limit), stack=cut_text(place(stack), limit), state_key=state_key)
 
 
-def _logs(entries: Any, processed: int, fail: Callable[[str], NoReturn]) -> list[LogLine]:
+def _logs(entries: Any, processed: int, limit: int, fail: Callable[[str], NoReturn]) -> list[LogLine]:
     lines = []
     size = 0
+    left: dict[int, int] = {}
     for index, level, message in entries:
         if (
             not isinstance(index, int)
@@ -240,5 +241,9 @@ def _logs(entries: Any, processed: int, fail: Callable[[str], NoReturn]) -> list
         size += len(message)
         if size > _MAX_LOG_BYTES:
             fail("more log text than a batch may have")
-        lines.append(LogLine(index=index, level=level, message=cut_text(message, _MAX_LOG_BYTES)))
+        # The guest counts characters, as bytes would cost it more; here they are counted.
+        room = left.get(index, limit + LOG_MARK_BYTES)
+        if room > 0:
+            lines.append(LogLine(index=index, level=level, message=cut_text(message, max(room, LOG_MARK_BYTES))))
+            left[index] = room - len(message.encode("utf-8", "surrogatepass"))
     return lines

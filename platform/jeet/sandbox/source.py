@@ -64,7 +64,9 @@ def read_source(source: str, filename: str, source_bytes: int) -> Source:
         line = source.count("\n", 0, error.start) + 1
         raise DeployError(f"{filename}:{line}: the source holds a lone surrogate; save the file as UTF-8") from error
     if len(data) > source_bytes:
-        raise DeployError(f"{filename}: the source has {len(data)} bytes; at most {source_bytes} can be deployed")
+        raise DeployError(
+            f"{filename}: the source has {len(data)} bytes; at most {source_bytes} can be deployed (source_bytes)"
+        )
     if b"\0" in data:
         line = data.count(b"\n", 0, data.index(b"\0")) + 1
         raise DeployError(f"{filename}:{line}: the source holds a NUL character")

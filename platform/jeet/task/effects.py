@@ -14,20 +14,12 @@ from dataclasses import dataclass
 
 from jeet.control.lease import Lease
 from jeet.ids import Offset, StreamId
+from jeet.limits import DEFAULTS
 from jeet.sandbox.call import BatchInput, BatchResult, Fault, LogLine, OutputGroup
-
-TEXT_LIMIT = 16 * 1024
-"""most characters of an error, a stack or a log line that are kept"""
-EVENT_LIMIT = 1024 * 1024
-"""most characters of a dead letter's event that are kept; no event of a stream is longer"""
+from jeet.sandbox.gate import cut_text
+from jeet.sandbox.result import LOG_MARK_BYTES, STATE_KEY_BYTES
 
 _UNSTORABLE = re.compile("[\x00\ud800-\udfff]")
-
-
-def safe_text(text: str, limit: int = TEXT_LIMIT) -> str:
-    """`text` without what Postgres cannot store, cut at `limit` with a mark."""
-    text = _UNSTORABLE.sub("\ufffd", text[: limit + 1])
-    return text if len(text) <= limit else text[:limit] + " … [cut]"
 
 
 def storable(text: str) -> bool:
@@ -161,10 +153,10 @@ def dead_letters(events: Events, faults: Sequence[Fault], attempts: int) -> list
         DeadLetter(
             offset=events.offset(fault.index),
             key=None if keys is None else _key(keys[fault.index]),
-            event=safe_text(values[fault.index].decode(errors="replace"), EVENT_LIMIT),
-            error=safe_text(fault.error),
-            stack=safe_text(fault.stack),
-            state_key=None if fault.state_key is None else safe_text(fault.state_key),
+            event=cut_text(values[fault.index].decode(errors="replace"), DEFAULTS["event_bytes"]),
+            error=cut_text(fault.error, DEFAULTS["dead_letter_bytes"]),
+            stack=cut_text(fault.stack, DEFAULTS["dead_letter_bytes"]),
+            state_key=None if fault.state_key is None else cut_text(fault.state_key, STATE_KEY_BYTES),
             attempts=attempts,
         )
         for fault in faults
@@ -173,12 +165,12 @@ def dead_letters(events: Events, faults: Sequence[Fault], attempts: int) -> list
 
 def _key(text: bytes) -> str | None:
     key = json.loads(text)
-    return None if key is None else safe_text(str(key))
+    return None if key is None else cut_text(str(key), DEFAULTS["key_bytes"])
 
 
 def _line(events: Events, line: LogLine) -> LoggedLine:
     offset = events.offset(line.index) if line.index >= 0 else None
-    return LoggedLine(offset, safe_text(line.level, 32), safe_text(line.message))
+    return LoggedLine(offset, line.level, cut_text(line.message, DEFAULTS["log_bytes"] + LOG_MARK_BYTES))
 
 
 def _output(lease: Lease, group: OutputGroup) -> Output | None:

@@ -19,11 +19,12 @@ from jeet.db.connect import SESSION, hang_up
 from jeet.db.sql import query
 from jeet.errors import RetryLater
 from jeet.ids import FunctionId, TaskId
+from jeet.limits import DEFAULTS
 from jeet.sandbox.call import CollectionInfo, StateConfig, StateReader
 from jeet.task.effects import storable
 
-MOST_COLLECTIONS = 64
-_LONGEST_NAME = 63
+_MOST_COLLECTIONS = DEFAULTS["collections"]
+_LONGEST_NAME = DEFAULTS["collection_name_chars"]
 
 _T = TypeVar("_T")
 
@@ -97,19 +98,23 @@ class TaskState(StateReader):
 
     def collection(self, name: str) -> CollectionInfo:
         if not name or len(name.encode(errors="replace")) > _LONGEST_NAME or not storable(name):
-            raise CollectionRefused(f"a state collection cannot be named {name[:80]!r}: use 1 to {_LONGEST_NAME} bytes")
+            raise CollectionRefused(
+                f"a state collection cannot be named {name[:80]!r}: use 1 to {_LONGEST_NAME} characters"
+                " (collection_name_chars)"
+            )
         config = self._declared.get(name, StateConfig())
         values = {
             "function": self._function,
             "name": name,
             "ttl_ms": config.ttl_ms,
             "refresh": config.refresh,
-            "most": MOST_COLLECTIONS,
+            "most": _MOST_COLLECTIONS,
         }
         row = self._connection.run(lambda db: db.execute(query("register_collection"), values).fetchone())
         if row is None or row[0] is None:
             raise CollectionRefused(
-                f"state collection {name!r} would be one too many: a function has at most {MOST_COLLECTIONS}"
+                f"state collection {name!r} would be one too many: a function has at most {_MOST_COLLECTIONS}"
+                " (collections)"
             )
         self.ttl_ms[row[0]] = config.ttl_ms
         return CollectionInfo(row[0], config.ttl_ms, config.refresh)
