@@ -30,13 +30,15 @@ class NotFound(UsageError):
 class Refused(UsageError):
     """An event breaks a limit or a rule of its stream and was not accepted.
 
-    `code` is the name of the limit or rule, `line` the 1-based line of the input (None when there is only one event).
+    `code` is the name of the limit or rule, `line` the 1-based line of the input (None when there is only one event),
+    `reason` says what is wrong and ends with the code.
     """
 
     def __init__(self, message: str, *, code: str, line: int | None = None) -> None:
         self.code = code
         self.line = line
-        super().__init__(message if line is None else f"line {line}: {message}")
+        self.reason = f"{message} ({code})"
+        super().__init__(self.reason if line is None else f"line {line}: {self.reason}")
 
 
 class RetryLater(JeetError):

@@ -19,7 +19,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any
 
-from jeet.errors import DeployError, SandboxError
+from jeet.errors import DeployError, Refused, SandboxError
 from jeet.sandbox.call import (
     BatchInput,
     BatchResult,
@@ -34,13 +34,14 @@ from jeet.sandbox.call import (
 )
 from jeet.sandbox.durations import duration_ms
 from jeet.sandbox.engine import Engine
-from jeet.sandbox.gate import canonical, check_json
+from jeet.sandbox.gate import Verdict, canonical, check_json, key_of
 from jeet.sandbox.instance import Instance
 from jeet.sandbox.limits import Limits
 from jeet.sandbox.plugin import Compiled, Plugin
 from jeet.settings import Settings
 
 SINK = "sink"
+_NO_BREAKS = {ord("\n"): " ", ord("\r"): " "}  # between tokens a space is as good, as in the log
 
 
 @dataclass(frozen=True)
@@ -149,7 +150,8 @@ class LocalFunction:
             self._compiled: Compiled = self._plugin.compile(source, filename, limits)
             self.description = self._plugin.describe(self._compiled)
             config = self.description.config or {}
-            self._key = key if key is not None else config.get("key")
+            path = key if key is not None else config.get("key")
+            self._path: list[str] | None = None if path is None else path.split(".")
             self._outputs = [OutputStream(sink)]
             self._outputs.extend(OutputStream(emit.name) for emit in self.description.emits if emit.name != sink)
             self._state = MemoryState(state_configs(config))
@@ -204,26 +206,31 @@ class LocalFunction:
 
     def feed(self, events: Iterable[Any]) -> Run:
         """Process JSON values in order. Raises ValueError for an event that no stream would accept."""
-        texts = [canonical(event) for event in events]
-        keys = [json.dumps(self._key_of(json.loads(text))) for text in texts]
+        return self.feed_texts([canonical(event) for event in events])
+
+    def feed_texts(self, texts: Sequence[str]) -> Run:
+        """The same for events as JSON texts, which are taken as they are."""
         for index, text in enumerate(texts):
-            if (verdict := check_json(text, self._limits)) is not None:
-                raise ValueError(f"event {self._fed + index} {verdict}")
+            if (refused := self.refusal(text)) is not None:
+                raise ValueError(f"event {self._fed + index} {refused}")
+        keys = [json.dumps(None if self._path is None else key_of(json.loads(text), self._path)) for text in texts]
+        texts = [text.translate(_NO_BREAKS) for text in texts]
         run = Run()
         for start in range(0, len(texts), self._batch_events):
             end = start + self._batch_events
             self._feed_batch(texts[start:end], keys[start:end], run)
         return run
 
-    def _key_of(self, event: Any) -> str | None:
-        if self._key is None:
-            return None
-        found = event
-        for part in self._key.split("."):
-            found = found.get(part) if isinstance(found, dict) else None
-        if isinstance(found, bool) or not isinstance(found, str | int):
-            raise ValueError(f"an event has no key: {self._key} is {found!r}")
-        return str(found)
+    def refusal(self, text: str, *, line: int | None = None) -> Refused | None:
+        """Why a stream with this function's key would not accept an event; None if it would."""
+        verdict = check_json(text, self._limits)
+        if verdict is None and self._path is not None:
+            key = key_of(json.loads(text), self._path)
+            if key is None:
+                verdict = Verdict("key_missing", f"has no {json.dumps('.'.join(self._path))}, the key of its stream")
+            elif isinstance(key, Verdict):
+                verdict = key
+        return None if verdict is None else Refused(verdict.message, code=verdict.code, line=line)
 
     def _feed_batch(self, texts: Sequence[str], keys: Sequence[str], run: Run) -> None:
         start = 0
@@ -263,7 +270,7 @@ class LocalFunction:
             first_offset=self._fed,
             count=len(texts),
             values="\n".join(texts).encode(),
-            keys=b"" if self._key is None else "\n".join(keys).encode(),
+            keys=b"" if self._path is None else "\n".join(keys).encode(),
             timestamps="\n".join([str(int(now))] * len(texts)).encode(),
             now_ms=now,
             fetched_at=time.monotonic(),

@@ -46,6 +46,22 @@ def test_outputs_logs_failures_and_state_are_shown(tmp_path: Path, capsys: Captu
     assert shown[-1] == {"type": "state", "collection": "sums", "entries": {"a": 3}}
 
 
+def test_a_file_is_read_and_judged_as_publish_does(tmp_path: Path, capsys: Captured) -> None:
+    function = tmp_path / "f.js"
+    function.write_text("stream.map(event => event.n)")
+    lines = [
+        b'\xef\xbb\xbf{"k":1,"n":1.50}\r', b"", b'{"k":"\xff"}', b'{"k":2,"n":1e-400}', b'{"k":3,"n":9007199254740993}',
+        b'{"k":"' + b"x" * 1025 + b'"}', b'{"n":1}', b'{"k":7.0}', b'{"k":4,\r"n":2}', b"\0",
+    ]  # fmt: skip
+    (tmp_path / "events").write_bytes(b"\n".join(lines))
+    shown = dev(capsys, str(function), f"--input={tmp_path / 'events'}", "--key=k")
+    assert [(one["key"], one["value"]) for one in shown if one["type"] == "output"] == [("1", 1.5), ("4", 2)]
+    assert [(one["line"], one["code"]) for one in shown if one["type"] == "refused"] == [
+        (3, "not_utf8"), (4, "number_exponent"), (5, "integer_range"), (6, "key_bytes"), (7, "key_missing"),
+        (8, "key_type"), (10, "not_json"),
+    ]  # fmt: skip
+
+
 @pytest.mark.parametrize("name", ["totals", "flights", "alerts"])
 def test_the_examples_run(name: str, tmp_path: Path, capsys: Captured) -> None:
     inputs = {

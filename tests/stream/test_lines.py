@@ -56,7 +56,7 @@ def expected(data: bytes) -> tuple[dict[int, str], dict[int, str]]:
     events: dict[int, str] = {}
     refused: dict[int, str] = {}
     for number, line in enumerate(data.removeprefix(b"\xef\xbb\xbf").split(b"\n"), 1):
-        line = line.rstrip(b"\r")
+        line = line.removesuffix(b"\r")
         if not line.strip(b" \t\r"):
             continue
         if b"\0" in line:

@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 from jeet.cli.command import command
 from jeet.cli.group import Group
 from jeet.cli.output import Record, Table, text_of
 from jeet.errors import UsageError
+from jeet.stream.lines import LineReader
 
 if TYPE_CHECKING:
+    from jeet.stream.lines import Block
     from jeet.testing import LocalFunction, Run
 
 CHUNK = 500
@@ -35,19 +36,20 @@ class Develop(Group):
         Shows what it emits, what it logs, which events would become dead letters and why, and its state at the end.
         The sandbox, its limits and the isolation of events are those of a worker; all events count as one partition.
         """
+        from jeet.cli.publishing import source
         from jeet.testing import LocalFunction
 
         if not file.is_file():
             raise UsageError(f"{file} is not a file")
-        lines = self._lines(input)
-        with LocalFunction.from_file(
-            file, key=key, plugin_path=self.settings.javy_plugin, cache_dir=self.settings.sandbox_cache
-        ) as function:
+        with (
+            source(input) as events,
+            LocalFunction.from_file(
+                file, key=key, plugin_path=self.settings.javy_plugin, cache_dir=self.settings.sandbox_cache
+            ) as function,
+        ):
             counts = {"events": 0, "outputs": 0, "failures": 0, "refused": 0}
-            number = 0
-            while chunk := [line for _, line in zip(range(CHUNK), lines, strict=False)]:
-                self._feed(function, chunk, number, counts)
-                number += len(chunk)
+            for block in LineReader(events):
+                self._feed(function, block, counts)
             if state:
                 self._show_state(function)
         if not self.out.json:
@@ -82,42 +84,22 @@ class Develop(Group):
             }
         )
 
-    def _lines(self, source: str) -> Iterator[str]:
-        """The lines of the input, undecodable bytes kept apart so that they are refused by line, not all at once."""
-        import sys
-
-        if source == "-":
-            yield from (line.decode("utf-8", "surrogateescape") for line in sys.stdin.buffer)
-            return
-        try:
-            with open(source, encoding="utf-8", errors="surrogateescape") as file:
-                yield from file
-        except OSError as error:
-            raise UsageError(f"{source} cannot be read: {error.strerror}") from error
-
-    def _feed(self, function: LocalFunction, lines: list[str], before: int, counts: dict[str, int]) -> None:
-        events: list[tuple[int, Any]] = []
-        for index, line in enumerate(lines):
-            if line.strip():
-                try:
-                    events.append((before + index + 1, _strict_json(line)))
-                except ValueError as error:
-                    self._refused(before + index + 1, str(error), counts)
-        try:
-            self._show(function.feed([event for _, event in events]), counts)
-            counts["events"] += len(events)
-        except ValueError:
-            # Nothing was fed: one of them is not acceptable. One by one, the others go through.
-            for number, event in events:
-                try:
-                    self._show(function.feed([event]), counts)
-                    counts["events"] += 1
-                except ValueError as error:
-                    self._refused(number, str(error), counts)
-
-    def _refused(self, line: int, reason: str, counts: dict[str, int]) -> None:
-        counts["refused"] += 1
-        self.out.item(f"refused  line {line}: {reason}", {"type": "refused", "line": line, "error": reason})
+    def _feed(self, function: LocalFunction, block: Block, counts: dict[str, int]) -> None:
+        refused = list(block.refused)
+        good: list[str] = []
+        for number, text in zip(block.numbers, block.text.split("\n") if block.numbers else (), strict=True):
+            if (fault := function.refusal(text, line=number)) is None:
+                good.append(text)
+            else:
+                refused.append(fault)
+        counts["refused"] += len(refused)
+        for one in sorted(refused, key=lambda one: one.line or 0):
+            facts = {"type": "refused", "line": one.line, "code": one.code, "error": one.reason}
+            self.out.item(f"refused  {one}", facts)
+        for start in range(0, len(good), CHUNK):
+            chunk = good[start : start + CHUNK]
+            self._show(function.feed_texts(chunk), counts)
+            counts["events"] += len(chunk)
 
     def _show(self, run: Run, counts: dict[str, int]) -> None:
         import json
@@ -148,20 +130,3 @@ class Develop(Group):
             elif entries:
                 self.out.note(f"state.{name}:")
                 self.out.show(Table(["key", "value"], list(entries.items())))
-
-
-def _strict_json(text: str) -> Any:
-    import json
-
-    def refuse(word: str) -> None:
-        raise ValueError(f"{word} is not JSON")
-
-    try:
-        text.encode()
-        return json.loads(text, parse_constant=refuse)
-    except json.JSONDecodeError as error:
-        raise ValueError(f"not JSON: {error.msg} at column {error.colno}") from None
-    except UnicodeEncodeError:
-        raise ValueError("not UTF-8") from None
-    except RecursionError:
-        raise ValueError("nested too deeply") from None

@@ -35,7 +35,7 @@ def publish(
         elif shown == SHOWN_REFUSALS + 1:
             out.note("… further refused lines are only counted")
 
-    async def run(source: BufferedReader, progress: Callable[[Published], None]) -> Published:
+    async def run(lines: BufferedReader, progress: Callable[[Published], None]) -> Published:
         def reached(published: Published) -> None:
             nonlocal latest
             latest = published
@@ -43,12 +43,12 @@ def publish(
 
         async with Producer(url, wait_when_full=wait) as producer:
             return await producer.publish_lines(
-                stream, source, key=key, id_field=id_field, on_refused=refused, on_progress=reached
+                stream, lines, key=key, id_field=id_field, on_refused=refused, on_progress=reached
             )
 
-    with _source(file) as source, _progress(source) as progress:
+    with source(file) as lines, _progress(lines) as progress:
         try:
-            latest = asyncio.run(run(source, progress))
+            latest = asyncio.run(run(lines, progress))
         except KeyboardInterrupt:
             out.note(f"stopped: lines up to {latest.lines} are in; those just being sent may be")
             raise
@@ -71,16 +71,17 @@ def _report(out: Output, stream: str, published: Published) -> None:
 
 
 @contextlib.contextmanager
-def _source(file: str) -> Iterator[BufferedReader]:
+def source(file: str) -> Iterator[BufferedReader]:
+    """A file to read, or stdin for `-`."""
     if file == "-":
         yield cast(BufferedReader, sys.stdin.buffer)
         return
     try:
-        source = Path(file).expanduser().open("rb")
+        opened = Path(file).expanduser().open("rb")
     except OSError as error:
         raise UsageError(f"cannot read {file}: {error.strerror or error}") from error
-    with source:
-        yield source
+    with opened:
+        yield opened
 
 
 @contextlib.contextmanager

@@ -19,8 +19,9 @@ from random import Random
 from types import TracebackType
 
 from jeet.clock import SYSTEM_CLOCK, Clock
-from jeet.errors import Refused, RetryLater, UsageError
+from jeet.errors import NotFound, Refused, RetryLater, UsageError
 from jeet.ids import Offset, Partition
+from jeet.limits import DEFAULTS
 from jeet.stream.delivery import Delivery, Unreachable
 from jeet.stream.lines import Block, LineReader, Source
 
@@ -115,9 +116,15 @@ class Producer:
         When the connection is lost, events that all have an id are sent again, which writes none twice; without, they
         may be in or not, and RetryLater says so.
         """
+        for what, beside in (("keys", keys), ("ids", ids)):
+            if beside is not None and len(beside) != len(events):
+                raise UsageError(f"there are {len(events)} events but {len(beside)} {what}; nothing was published")
         sent, texts, result = [], [], list[Placed | Refused]()
         for index, event in enumerate(events):
             text = _json_text(event)
+            if isinstance(text, str):
+                beside_fault = _beside_fault(keys and keys[index], ids and ids[index])
+                text = beside_fault if beside_fault is not None else text
             if isinstance(text, Refused):
                 result.append(text)
             else:
@@ -128,7 +135,7 @@ class Producer:
         try:
             rows = await self._delivery.run(
                 "publish_texts",
-                (stream, texts, None if keys is None else [keys[index] for index in sent], sent_ids),
+                (_check_name(stream), texts, None if keys is None else [keys[index] for index in sent], sent_ids),
                 repeatable=sent_ids is not None and None not in sent_ids,
             )
         except Unreachable as error:
@@ -155,6 +162,7 @@ class Producer:
     ) -> Published:
         """Append the events of a file or pipe, one a line; `key` and `id_field` are paths in each event."""
         paths = (_path(key, "key"), _path(id_field, "id_field"))
+        stream = _check_name(stream)
         reader = LineReader(source)
         published = Published()
         # The next block is read and decoded while the database works on this one.
@@ -222,28 +230,92 @@ def _in_thread(read: Callable[[], Block | None]) -> asyncio.Future[Block | None]
 
 
 def _json_text(event: object) -> str | Refused:
-    """The event as JSON text that can be sent; what it holds is the database's to judge."""
+    """The event as JSON text that can be sent; what else it holds is the database's to judge."""
+    if isinstance(event, str):
+        return _sendable(event)
     try:
-        text = event if isinstance(event, str) else json.dumps(event, ensure_ascii=False, allow_nan=False)
+        fault = _python_fault(event)
+        text = json.dumps(event, ensure_ascii=False, allow_nan=False) if fault is None else ""
+    except (ValueError, TypeError) as error:
+        return Refused(f"cannot be written as JSON: {error}", code="not_json")
+    return _sendable(text) if fault is None else fault
+
+
+def _sendable(text: str) -> str | Refused:
+    try:
         text.encode()
     except UnicodeEncodeError:
         return Refused("holds a lone surrogate (half of a character)", code="lone_surrogate")
-    except (ValueError, TypeError, RecursionError) as error:
-        return Refused(f"cannot be written as JSON: {error}", code="not_json")
     if "\0" in text:
         return Refused("is not JSON: holds a NUL character", code="not_json")
     return text
 
 
+def _python_fault(event: object) -> Refused | None:
+    """What json.dumps would bend (names that are no strings) or fail at in a way of its own (depth, cycles, digits)."""
+    level, around = [event], 0
+    while level:
+        inner: list[object] = []
+        for value in level:
+            if isinstance(value, dict | list | tuple) and around >= _DEPTH:
+                return Refused(f"is nested deeper than {_DEPTH} levels (or refers to itself)", code="depth")
+            if isinstance(value, dict):
+                if not all(isinstance(name, str) for name in value):
+                    return Refused("cannot be written as JSON: it has a name that is no string", code="not_json")
+                inner.extend(value.values())
+            elif isinstance(value, list | tuple):
+                inner.extend(value)
+            elif isinstance(value, int) and value.bit_length() > 4 * _DIGITS:
+                return Refused(f"holds a number of more than {_DIGITS} digits", code="number_digits")
+        level, around = inner, around + 1
+    return None
+
+
+_DEPTH, _DIGITS = DEFAULTS["depth"], DEFAULTS["number_digits"]
+
+
+def _beside_fault(key: object, id: object) -> Refused | None:  # noqa: A002
+    """What cannot be sent as a key or an id at all; the rest is the database's to judge."""
+    for what, value in (("key", key), ("id", id)):
+        if value is None:
+            continue
+        if not isinstance(value, str):
+            return Refused(f"was given {what} {value!r:.40}, which is no string", code=f"{what}_type")
+        if "\0" in value:
+            return Refused(f"was given a {what} that holds a NUL character", code="nul")
+        if not _is_utf8(value):
+            return Refused(
+                f"was given a {what} that holds a lone surrogate (half of a character)", code="lone_surrogate"
+            )
+    return None
+
+
+def _is_utf8(text: str) -> bool:
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
+
+
+def _check_name(stream: str) -> str:
+    """A stream's name as it can be sent; one that cannot is the name of no stream."""
+    if "\0" in stream or not _is_utf8(stream):
+        raise NotFound(f"there is no stream {json.dumps(stream)}; nothing was published")
+    return stream
+
+
 def _refused(reason: str, line: int | None) -> Refused:
     code, _, message = reason.partition(": ")
-    return Refused(f"{message} ({code})", code=code, line=line)
+    return Refused(message, code=code, line=line)
 
 
 def _path(path: str | None, flag: str) -> list[str] | None:
     if path is None:
         return None
     names = path.split(".")
-    if not all(names):
-        raise UsageError(f"--{flag}={path} is not a path: use names joined by dots, such as userId or user.id")
+    if not all(names) or "\0" in path or not _is_utf8(path):
+        raise UsageError(
+            f"--{flag}={json.dumps(path)} is not a path: use names joined by dots, such as userId or user.id"
+        )
     return names

@@ -14,10 +14,11 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from jeet.errors import Refused, UsageError
+from jeet.limits import DEFAULTS
 
 BLOCK_BYTES = 512 * 1024
 """how much is read at once: some thousands of common events"""
-EVENT_BYTES = 1024 * 1024
+EVENT_BYTES = DEFAULTS["event_bytes"]
 """the longest event: the database's own limit, which here bounds memory"""
 
 _BLANK_LINE = re.compile(rb"(?:\A|\n)[ \t]*(?:\n|\Z)")
@@ -145,8 +146,9 @@ class LineReader:
         texts: list[str] = []
         numbers: list[int] = []
         for number, line in enumerate(lines.split(b"\n"), first):
-            event = line.rstrip(b"\r")
-            if not event.strip(b" \t\r"):
+            event = line.removesuffix(b"\r")
+            # What is too long is that, blank or not: it may have come in slices, of which only the length is known.
+            if len(event) <= EVENT_BYTES and not event.strip(b" \t\r"):
                 continue
             text = _decoded(event, number)
             if isinstance(text, Refused):
