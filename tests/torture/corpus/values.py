@@ -1,0 +1,232 @@
+"""JavaScript expressions: what a function may return, emit or keep, and what it throws or logs."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from tests.torture.corpus import Case, table
+
+VALUES: dict[str, tuple[str, Any]] = {
+    "y_zero": ("0", 0),
+    "i_minus_zero": ("-0", 0),
+    "y_largest_integer": ("2 ** 53 - 1", 2**53 - 1),
+    "y_fraction": ("0.1 + 0.2", 0.30000000000000004),
+    "i_double_past_1e21": ("1e21", 1e21),
+    "y_1e300": ("1e300", 1e300),
+    "y_largest_double": ("Number.MAX_VALUE", 1.7976931348623157e308),
+    "y_small": ("1e-300", 1e-300),
+    "y_text_empty": ("''", ""),
+    "y_text_emoji": ("'🌍'", "🌍"),
+    "y_text_escapes": (
+        r"'\"\\\b\f\n\r\t\u0001\u007f\u2028\u2029\ufeff\uffff'",
+        '"\\\b\f\n\r\t\x01\x7f\u2028\u2029\ufeff\uffff',
+    ),
+    "y_text_looks_like_nul": (r"'\\u0000'", "\\u0000"),
+    "y_text_looks_like_surrogate": (r"'\\ud800'", "\\ud800"),
+    "y_text_backslash_then_escape": (r"'\\\\\u0001'", "\\\\\x01"),
+    "y_text_of_a_row": (r"'a\tb\nc\\N\\.'", "a\tb\nc\\N\\."),
+    "y_nested": ("[[{ a: [1, null, true] }]]", [[{"a": [1, None, True]}]]),
+    "y_false": ("false", False),
+    "y_own_proto": ('JSON.parse(\'{"__proto__": {"x": 1}}\')', {"__proto__": {"x": 1}}),
+    "y_null_prototype": ("Object.assign(Object.create(null), { a: 1 })", {"a": 1}),
+    "y_class_instance": ("new (class Point { x = 1 })()", {"x": 1}),
+    "y_inherited_is_not_written": ("Object.create({ a: 1 })", {}),
+    "y_date": ("new Date(0)", "1970-01-01T00:00:00.000Z"),
+    "y_to_json": ("({ toJSON: () => [new Date(1)] })", ["1970-01-01T00:00:00.001Z"]),
+    "y_getter": ("({ get a() { return 7; } })", {"a": 7}),
+    "y_hidden_is_not_written": ("Object.defineProperty({ b: 1 }, 'a', { value: 2 })", {"b": 1}),
+    "y_symbol_name_is_not_written": ("({ [Symbol('s')]: 1, a: 2 })", {"a": 2}),
+    "y_proxy_of_object": ("new Proxy({ a: 1 }, {})", {"a": 1}),
+    "y_frozen": ("Object.freeze({ a: Object.freeze([1]) })", {"a": [1]}),
+    "y_same_twice": ("(() => { const a = [1]; return { a, b: a }; })()", {"a": [1], "b": [1]}),
+}
+"""expression → what must arrive"""
+
+BAD_VALUES: list[Case[str]] = table(
+    {
+        "n_undefined_inside": ("{ a: undefined }", "is undefined"),
+        "n_undefined_item": ("[1, undefined]", "is undefined"),
+        "n_hole": ("[1, , 2]", "is undefined"),
+        "n_long_sparse": ("Object.assign([], { length: 5 })", "is undefined"),
+        "n_function": ("{ f() {} }", "is a function"),
+        "n_arrow_item": ("[() => 1]", "is a function"),
+        "n_class": ("{ c: class {} }", "is a function"),
+        "n_symbol": ("[Symbol.iterator]", "is a Symbol"),
+        "n_bigint": ("{ n: 10n }", "is a BigInt"),
+        "n_bigint_object": ("[Object(10n)]", "BigInt"),
+        "n_symbol_object": ("[Object(Symbol('x'))]", "Symbol"),
+        "n_nan": ("[NaN]", "is NaN"),
+        "n_infinity": ("{ n: 1 / 0 }", "is Infinity"),
+        "n_minus_infinity": ("{ n: -1 / 0 }", "is -Infinity"),
+        "n_2_53": ("2 ** 53", "past 2^53-1"),
+        "n_minus_2_53": ("[-(2 ** 53)]", "past 2^53-1"),
+        "n_1e20": ("{ n: 1e20 }", "past 2^53-1"),
+        "n_parsed_snowflake": ("JSON.parse('1234567890123456789')", "past 2^53-1"),
+        "n_subnormal": ("Number.MIN_VALUE", "number_exponent"),
+        "n_subnormal_inside": ("[[1e-310]]", "number_exponent"),
+        "n_nul": (r"'a\0b'", "NUL"),
+        "n_nul_alone": (r"'\0'", "NUL"),
+        "n_nul_in_name": (r"{ ['\0']: 1 }", "NUL"),
+        "n_nul_after_backslash": (r"'\\\0'", "NUL"),
+        "n_half_emoji_first": ("'🌍'.slice(0, 1)", "lone surrogate"),
+        "n_half_emoji_last": ("{ a: ['🌍'.slice(1)] }", "lone surrogate"),
+        "n_half_emoji_in_name": ("{ ['🌍'[0]]: 1 }", "lone surrogate"),
+        "n_swapped_halves": ("'🌍'[1] + '🌍'[0]", "lone surrogate"),
+        "n_emoji_cut_by_substring": ("'abc🌍'.substring(0, 4)", "lone surrogate"),
+        "n_emoji_split": ("'🌍'.split('')", "lone surrogate"),
+        "n_surrogate_after_backslash": (r"'\\' + '\ud800'", "lone surrogate"),
+        "n_map": ("new Map([['a', 1]])", "is a Map"),
+        "n_set": ("[new Set([1])]", "is a Set"),
+        "n_weak_map": ("{ w: new WeakMap() }", "is a WeakMap"),
+        "n_regexp": ("/x/", "is a RegExp"),
+        "n_error": ("new Error('x')", "is a Error"),
+        "n_bytes": ("new Uint8Array([1, 2])", "is a Uint8Array"),
+        "n_floats": ("{ f: new Float64Array(1) }", "is a Float64Array"),
+        "n_buffer": ("new ArrayBuffer(8)", "is a ArrayBuffer"),
+        "n_promise_inside": ("[Promise.resolve(1)]", "is a Promise"),
+        "n_generator": ("[(function* () {})()]", "is a Generator"),
+        "n_iterator": ("[[1][Symbol.iterator]()]", "is a Array Iterator"),
+        "n_boxed_number": ("[new Number(5)]", "plain value"),
+        "n_boxed_string": ("[new String('x')]", "plain value"),
+        "n_boxed_boolean": ("{ b: new Boolean(false) }", "plain value"),
+        "n_invalid_date": ("[new Date(NaN)]", "invalid Date"),
+        "n_to_json_undefined": ("[{ toJSON() {} }]", "is undefined"),
+        "n_to_json_nan": ("{ a: { toJSON: () => NaN } }", "is NaN"),
+        "n_to_json_throws": ("[{ toJSON() { throw new Error('no json'); } }]", "no json"),
+        "n_getter_throws": ("({ get a() { throw new Error('no value'); } })", "no value"),
+        "n_proxy_throws": ("new Proxy({}, { ownKeys() { throw new Error('no names'); } })", "no names"),
+        "n_cycle": ("(() => { const a = {}; a.a = a; return a; })()", "nested deeper"),
+        "n_cycle_through_array": ("(() => { const a = []; a.push([a]); return a; })()", "nested deeper"),
+        "n_to_json_for_ever": ("(() => { const f = () => ({ a: { toJSON: f } }); return f(); })()", "nested deeper"),
+        "n_depth_129": ("deep([], 128)", "nested deeper"),
+        "n_depth_5000": (
+            "deep(1, 5000)",
+            "nested deeper",
+        ),
+        "n_1_mib": ("['x'.repeat(2 ** 20)]", "_bytes"),
+        "n_1_mib_of_two_byte_characters": ("['é'.repeat(2 ** 19)]", "_bytes"),
+        "n_1_mib_of_escapes": (r"['\x01'.repeat(2 ** 18)]", "_bytes"),
+        "n_1_mib_in_pieces": ("Array(2000).fill('x'.repeat(1000))", "_bytes"),
+        "n_1_mib_of_names": (
+            "Object.fromEntries(Array(2000).fill(1).map((_, i) => ['n'.repeat(600) + i, 1]))",
+            "_bytes",
+        ),
+        "n_1_mib_of_numbers": ("Array(300000).fill(12345)", "_bytes"),
+    }
+)
+"""expression → part of the dead letter's error"""
+
+STATE_KEYS: dict[str, tuple[str, str]] = {
+    "y_state_key_empty": ("''", ""),
+    "y_state_key_proto": ("'__proto__'", "__proto__"),
+    "y_state_key_constructor": ("'constructor'", "constructor"),
+    "y_state_key_has_own": ("'hasOwnProperty'", "hasOwnProperty"),
+    "y_state_key_number": ("7", "7"),
+    "y_state_key_fraction": ("1.5", "1.5"),
+    "y_state_key_undefined": ("undefined", "undefined"),
+    "y_state_key_object": ("{}", "[object Object]"),
+    "y_state_key_line_breaks": (r"'a\nb\r'", "a\nb\r"),
+    "y_state_key_controls": (r"'\x01\x1b[31m\u2028'", "\x01\x1b[31m\u2028"),
+    "y_state_key_quotes": ("`'\"\\\\`", "'\"\\"),
+    "y_state_key_emoji": ("'🌍'", "🌍"),
+    "y_state_key_array_literal": ("'{a,NULL}'", "{a,NULL}"),
+    "y_state_key_1024_bytes": ("'k'.repeat(1024)", "k" * 1024),
+    "y_state_key_1024_bytes_of_two_byte_characters": ("'é'.repeat(512)", "é" * 512),
+}
+"""expression → the key as it is stored"""
+
+BAD_STATE_KEYS: list[Case[str]] = table(
+    {
+        "n_state_key_1025_bytes": ("'k'.repeat(1025)", "key_bytes"),
+        "n_state_key_of_two_byte_characters": ("'é'.repeat(513)", "key_bytes"),
+        "n_state_key_1_mib": ("'k'.repeat(2 ** 20)", "key_bytes"),
+        "n_state_key_nul": (r"'a\0b'", "NUL"),
+        "n_state_key_lone_surrogate": ("'🌍'[0]", "lone surrogate"),
+        "n_state_key_symbol": ("Symbol.iterator", "not a symbol"),
+    }
+)
+
+OUTPUT_KEYS: dict[str, tuple[str, str]] = {
+    "y_output_key_empty": ("''", ""),
+    "y_output_key_number": ("7", "7"),
+    "i_output_key_minus_zero": ("-0", "0"),
+    "y_output_key_largest_integer": ("2 ** 53 - 1", "9007199254740991"),
+    "y_output_key_emoji": ("'🌍'", "🌍"),
+    "y_output_key_line_break": (r"'a\nb'", "a\nb"),
+    "y_output_key_null_as_text": ("'null'", "null"),
+    "y_output_key_1024_bytes": ("'k'.repeat(1024)", "k" * 1024),
+}
+
+BAD_OUTPUT_KEYS: list[Case[str]] = table(
+    {
+        "n_output_key_1025_bytes": ("'k'.repeat(1025)", "key_bytes"),
+        "n_output_key_nul": (r"'\0'", "NUL"),
+        "n_output_key_lone_surrogate": ("'🌍'[1]", "lone surrogate"),
+        "n_output_key_true": ("true", "boolean"),
+        "n_output_key_object": ("{}", "object"),
+        "n_output_key_array": ("['a']", "array"),
+        "n_output_key_fraction": ("1.5", "whole number"),
+        "n_output_key_nan": ("NaN", "whole number"),
+        "n_output_key_2_53": ("2 ** 53", "whole number"),
+        "n_output_key_bigint": ("1n", "bigint"),
+        "n_output_key_symbol": ("Symbol('k')", "symbol"),
+        "n_output_key_null": ("null", "null"),
+    }
+)
+
+THROWN: dict[str, str] = {
+    "i_thrown_nul": r"throw new Error('a\0b')",
+    "i_thrown_lone_surrogate": r"throw new Error('a\ud800b')",
+    "i_thrown_half_emoji": "throw new RangeError('🌍'.slice(1))",
+    "i_thrown_line_breaks": r"throw new Error('a\nb\r\nc')",
+    "i_thrown_escape_sequence": r"throw new Error('\x1b[2J\x1b]0;x\x07')",
+    "i_thrown_5_mib": "throw new Error('x'.repeat(5 * 2 ** 20))",
+    "i_thrown_emoji_at_the_cut": "throw new Error('x' + '🌍'.repeat(8000))",
+    "i_thrown_null": "throw null",
+    "i_thrown_undefined": "throw undefined",
+    "i_thrown_symbol": r"throw Symbol('a\0')",
+    "i_thrown_text": r"throw 'a\0\udfff'",
+    "i_thrown_number": "throw NaN",
+    "i_thrown_bigint": "throw 10n ** 400n",
+    "i_thrown_function": "throw () => 1",
+    "i_thrown_cycle": "const a = {}; a.a = a; throw a",
+    "i_thrown_empty_error": "throw new Error()",
+    "i_thrown_message_is_object": "throw Object.assign(new Error('x'), { message: { a: 1 } })",
+    "i_thrown_message_is_symbol": "throw Object.assign(new Error('x'), { message: Symbol('s') })",
+    "i_thrown_message_throws": "throw { get message() { throw new Error('again'); } }",
+    "i_thrown_name_nul": r"throw Object.assign(new Error('x'), { name: '\0\ud800' })",
+    "i_thrown_stack_nul": r"throw Object.assign(new Error('x'), { stack: '\0\ud800' })",
+    "i_thrown_stack_is_number": "throw Object.assign(new Error('x'), { stack: 7 })",
+    "i_thrown_stack_huge": "throw Object.assign(new Error('x'), { stack: 's'.repeat(2 ** 21) })",
+    "i_thrown_proxy": "throw new Proxy({}, { get() { throw new Error('trap'); }, has() { throw new Error('trap'); } })",
+    "i_thrown_looks_like_escape": r"throw new Error('\\u0000 \\ud800')",
+    "i_thrown_with_bad_state_key": r"state.s['a\nb\u2028'] = 1; throw new Error('x')",
+}
+"""statements, each of which must leave one dead letter with a text that can be stored, read and shown"""
+
+LOGGED: dict[str, str] = {
+    "i_logged_nul": r"console.log('a\0b')",
+    "i_logged_lone_surrogate": r"console.warn('\ud800')",
+    "i_logged_half_emoji": "console.error('🌍'[0], '🌍'[1])",
+    "i_logged_line_breaks": r"console.log('a\nb\r\n\u2028')",
+    "i_logged_escape_sequence": r"console.log('\x1b[2J')",
+    "i_logged_format": "console.log('%s %d %n', 1)",
+    "i_logged_100_kib": "console.log('x'.repeat(100 * 1024))",
+    "i_logged_two_byte_characters": "console.log('é'.repeat(60 * 1024))",
+    "i_logged_many_lines": "for (let i = 0; i < 5000; i++) console.log('line', i)",
+    "i_logged_cycle": "const a = { b: [] }; a.b.push(a); console.log(a)",
+    "i_logged_deep": "let a = 1; for (let i = 0; i < 3000; i++) a = [a]; console.log(a)",
+    "i_logged_wide": "console.log(Array(100000).fill(7))",
+    "i_logged_symbol": r"console.log(Symbol('\0'))",
+    "i_logged_bigint": "console.log(2n ** 300n)",
+    "i_logged_nothing": "console.log()",
+    "i_logged_undefined": "console.log(undefined, null, NaN, -0)",
+    "i_logged_function": "console.log(() => 1, class A {})",
+    "i_logged_getter_throws": "console.log({ get a() { throw new Error('no'); } })",
+    "i_logged_proxy": "console.log(new Proxy({}, { ownKeys() { throw new Error('no'); } }))",
+    "i_logged_state": "state.s.k = { a: 1 }; console.log(state, state.s, state.s.k)",
+    "i_logged_error": r"console.log(new Error('\0\ud800'))",
+    "i_logged_map": "console.log(new Map([[{}, new Set(['x'])]]))",
+    "i_logged_date": "console.log(new Date(NaN), new Date(0))",
+}
+"""statements after which the event must go through, and what was logged can be stored, read and shown"""
