@@ -46,9 +46,9 @@ begin
 
     if cardinality(p_put_tasks) > 0 then
         insert into jeet_internal.state (task_id, collection_id, key, value, expires_at, updated_at)
-        select g.task, g.collection, e.key::json #>> '{}', e.value::json, to_timestamp(g.expiry / 1000), v_now
+        select g.task, g.collection, e.key, e.value::json, to_timestamp(g.expiry / 1000), v_now
           from unnest(p_put_tasks, p_put_collections, p_put_expiries, p_put_keys, p_put_values) g (task, collection, expiry, keys, vals)
-         cross join lateral unnest(string_to_array(g.keys, E'\n'), string_to_array(g.vals, E'\n')) e (key, value)
+         cross join lateral (select unnest(jeet_internal.strings_of(g.keys)) as key, unnest(string_to_array(g.vals, E'\n')) as value offset 0) e
             on conflict (task_id, collection_id, key) do update
            set value = excluded.value, expires_at = excluded.expires_at, updated_at = excluded.updated_at;
         get diagnostics v_rows = row_count;
@@ -59,16 +59,16 @@ begin
     if cardinality(p_touch_tasks) > 0 then
         update jeet_internal.state s set expires_at = to_timestamp(g.expiry / 1000)
           from unnest(p_touch_tasks, p_touch_collections, p_touch_expiries, p_touch_keys) g (task, collection, expiry, keys)
-         cross join lateral unnest(string_to_array(g.keys, E'\n')) e (key)
-         where s.task_id = g.task and s.collection_id = g.collection and s.key = e.key::json #>> '{}';
+         cross join lateral unnest(jeet_internal.strings_of(g.keys)) e (key)
+         where s.task_id = g.task and s.collection_id = g.collection and s.key = e.key;
         get diagnostics v_rows = row_count;
         if v_rows <> (select sum(cardinality(string_to_array(keys, E'\n'))) from unnest(p_touch_keys) keys) then
             -- An entry was swept between its event and this commit: the events run again and find it gone.
             select array_agg(distinct g.task) into v_lost
               from unnest(p_touch_tasks, p_touch_collections, p_touch_keys) g (task, collection, keys)
-             cross join lateral unnest(string_to_array(g.keys, E'\n')) e (key)
+             cross join lateral unnest(jeet_internal.strings_of(g.keys)) e (key)
              where not exists (select from jeet_internal.state s
-                                where s.task_id = g.task and s.collection_id = g.collection and s.key = e.key::json #>> '{}');
+                                where s.task_id = g.task and s.collection_id = g.collection and s.key = e.key);
             if v_lost is null then
                 raise exception 'a state entry is to be refreshed twice' using errcode = '22023';
             end if;
@@ -79,8 +79,8 @@ begin
     if cardinality(p_delete_tasks) > 0 then
         delete from jeet_internal.state s
          using unnest(p_delete_tasks, p_delete_collections, p_delete_keys) g (task, collection, keys)
-         cross join lateral unnest(string_to_array(g.keys, E'\n')) e (key)
-         where s.task_id = g.task and s.collection_id = g.collection and s.key = e.key::json #>> '{}';
+         cross join lateral unnest(jeet_internal.strings_of(g.keys)) e (key)
+         where s.task_id = g.task and s.collection_id = g.collection and s.key = e.key;
     end if;
 
     if p_dead_letters is not null then

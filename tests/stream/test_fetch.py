@@ -45,6 +45,41 @@ async def test_several_partitions_of_several_streams_come_in_the_order_asked_for
     assert found[1].head + found[3].head == 40
 
 
+@pytest.mark.parametrize(
+    "keys",
+    [
+        ["a", "é", ""],
+        ["a", 'q"\n"q', "b"],
+        ["a", "tab\t", "b"],
+        ["back\\slash", "b", "c"],
+        ["a\nb", "c", "d"],
+        ["a", None, "c"],
+    ],
+)
+async def test_keys_come_as_the_json_that_they_are(
+    db: psycopg.Connection, data: Connection, make_stream: MakeStream, keys: list[str | None]
+) -> None:
+    s = make_stream("s", 1)
+    append(db, s, keys, ["1"] * 3)
+    found = (await fetch(data, [want(s, 0, 0)]))[0]
+    assert [json.loads(key) for key in found.keys.split(b"\n")] == keys
+
+
+async def test_events_on_both_sides_of_a_border_between_segments_come_together(
+    db: psycopg.Connection, data: Connection, make_stream: MakeStream
+) -> None:
+    s = make_stream("s", 2, small=True)
+    keys = [str(n % 7) for n in range(4000)]
+    append(db, s, keys, [str(n) for n in range(4000)])
+    heads = {row[0]: row[1] for row in db.execute("select partition, head from jeet_internal.head").fetchall()}
+    for wanted in ([want(s, 0, 900, events=200)], [want(s, 0, 900, events=50), want(s, 1, 1000, events=50)]):
+        for one, fetched in zip(wanted, await fetch(data, wanted), strict=True):
+            assert (fetched.count, fetched.head) == (one.max_events, heads[one.partition])
+            numbers = [int(value) for value in fetched.values.split(b"\n")]
+            assert numbers == sorted(numbers)
+            assert [json.loads(key) for key in fetched.keys.split(b"\n")] == [keys[number] for number in numbers]
+
+
 @pytest.mark.parametrize("time", ["infinity", "-infinity", "294276-12-31"])
 async def test_a_time_that_should_not_be_in_the_log_keeps_nobody_from_reading(
     db: psycopg.Connection, data: Connection, make_stream: MakeStream, time: str
