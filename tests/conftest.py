@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
 import itertools
 import os
 import shutil
 import tempfile
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator
 from pathlib import Path
 from urllib.parse import parse_qs, unquote, urlsplit, urlunsplit
 
@@ -96,17 +97,30 @@ migrated_template = factories.postgresql_noproc(
 
 
 @pytest.fixture
-def database_url(embedded_server: EmbeddedServer, migrated_template: NoopExecutor) -> Iterator[str]:
-    """A fresh, migrated database of this test's own; connections that are left are ended with it."""
-    name = f"jeet_{os.getpid()}_{next(_numbers)}"
-    with DatabaseJanitor(
-        user=embedded_server.user,
-        host=embedded_server.host,
-        port=embedded_server.port,
-        dbname=name,
-        template_dbname=migrated_template.template_dbname,
-    ):
-        yield embedded_server.url(name)
+def make_database(embedded_server: EmbeddedServer, migrated_template: NoopExecutor) -> Iterator[Callable[[], str]]:
+    """Gives a fresh, migrated database each time; all are gone after the test, with connections that are left."""
+    with contextlib.ExitStack() as stack:
+
+        def make() -> str:
+            name = f"jeet_{os.getpid()}_{next(_numbers)}"
+            stack.enter_context(
+                DatabaseJanitor(
+                    user=embedded_server.user,
+                    host=embedded_server.host,
+                    port=embedded_server.port,
+                    dbname=name,
+                    template_dbname=migrated_template.template_dbname,
+                )
+            )
+            return embedded_server.url(name)
+
+        yield make
+
+
+@pytest.fixture
+def database_url(make_database: Callable[[], str]) -> str:
+    """A fresh, migrated database of this test's own."""
+    return make_database()
 
 
 @pytest.fixture

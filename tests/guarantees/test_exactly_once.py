@@ -12,8 +12,7 @@ import psycopg
 import pytest
 from tests.torture.cluster import Cluster, wait_for
 from tests.torture.oracle import TOTALS_JS, Generator, Load, check_exact, publish
-
-from guarantees.conftest import OwnServer
+from tests.torture.server import OwnServer
 
 SLOW_COMMIT = """
 create function slow_checkpoint() returns trigger language plpgsql as

@@ -10,8 +10,7 @@ import psycopg
 import pytest
 from tests.torture.cluster import Cluster, wait_for
 from tests.torture.oracle import TOTALS_JS, Generator, check_exact, publish
-
-from guarantees.proxy import Proxy
+from tests.torture.proxy import Proxy
 
 BUSY_JS = TOTALS_JS.replace(
     "stream.map(event => {", "stream.map(event => { for (let i = 0, n = 0; i < 3000; i++) n += i;"
@@ -127,9 +126,7 @@ def test_a_predecessor_that_sits_on_a_task_in_an_open_transaction_is_ended(datab
 def test_a_worker_whose_network_is_cut_stops_and_commits_nothing_when_it_is_back(database_url: str) -> None:
     generator = Generator(seed=12, keys=20)
     with Proxy(database_url) as proxy, Cluster(database_url, workers=0) as cluster:
-        cluster.environment["JEET_DATABASE_URL"] = proxy.url
-        cut_off = cluster.start("worker")
-        cluster.environment["JEET_DATABASE_URL"] = database_url
+        cut_off = cluster.start("worker", url=proxy.url)
         cluster.deploy(BUSY_JS, "totals", "--partitions=4")
         publish(cluster.db, "events", generator.events(3000))
         wait_for(lambda: sum(row[1] for row in positions(cluster.db)), "the function at work")

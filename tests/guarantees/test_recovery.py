@@ -11,8 +11,7 @@ import psycopg
 import pytest
 from tests.torture.cluster import Cluster, wait_for
 from tests.torture.oracle import TOTALS_JS, Generator, check_exact, publish
-
-from guarantees.conftest import OwnServer
+from tests.torture.server import OwnServer
 
 
 def owners(cluster: Cluster) -> set[int]:

@@ -12,7 +12,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from types import TracebackType
 from typing import Any
@@ -89,11 +89,18 @@ class Cluster:
                 print(f"--- {name} {process.pid}:\n{log.read_text(errors='replace')[-1500:]}", file=sys.stderr)
         self.db.close()
 
-    def start(self, kind: str, *arguments: str) -> subprocess.Popen[bytes]:
+    def start(
+        self, kind: str, *arguments: str, url: str | None = None, command: Sequence[str] = (JEET,)
+    ) -> subprocess.Popen[bytes]:
+        """Start a process; `url` is its own way to the database, `command` what starts it."""
         log = self.folder / f"{kind}-{len(self.processes)}.log"
         with log.open("wb") as output:
             process = subprocess.Popen(
-                [JEET, kind, *arguments], env=self.environment, stdout=output, stderr=subprocess.STDOUT, cwd=self.folder
+                [*command, kind, *arguments],
+                env={**self.environment, "JEET_DATABASE_URL": url or self.url},
+                stdout=output,
+                stderr=subprocess.STDOUT,
+                cwd=self.folder,
             )
         self.processes.append((kind, process, log))
         return process
@@ -116,8 +123,11 @@ class Cluster:
     def value(self, text: str, *values: Any) -> Any:
         return self.sql(text, *values)[0][0]
 
+    def running(self, wanted: str) -> list[subprocess.Popen[bytes]]:
+        return [process for kind, process, _ in self.processes if kind == wanted and process.poll() is None]
+
     def workers(self) -> list[subprocess.Popen[bytes]]:
-        return [process for kind, process, _ in self.processes if kind == "worker" and process.poll() is None]
+        return self.running("worker")
 
     def log_of(self, kind: str) -> str:
         return "".join(log.read_text(errors="replace") for name, _, log in self.processes if name == kind)

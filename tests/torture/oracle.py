@@ -1,7 +1,8 @@
 """What must come out, computed from the generator alone, never from Jeet.
 
 Each event has a unique id, a key and an amount. For each key the outputs must be exactly the prefix sums,
-in order, once.
+in order, once. Of a mixed load some events are filtered out (amount 0) and some fail after they changed state (amount
+below 0): those are dead letters, once, and leave no trace elsewhere.
 """
 
 from __future__ import annotations
@@ -9,6 +10,7 @@ from __future__ import annotations
 import json
 import random
 import threading
+import time
 from collections import defaultdict
 from itertools import accumulate
 from typing import Any
@@ -22,11 +24,22 @@ stream.map(event => {
 });
 """
 
+MIXED_JS = """export const config = { source: 'events', sink: 'totals', key: 'userId' };
+stream.filter(event => event.amount !== 0).map(event => {
+  state.totals[event.userId] = (state.totals[event.userId] || 0) + event.amount;
+  if (event.amount < 0) throw new Error('an amount below zero');
+  return { id: event.id, userId: event.userId, currentTotal: state.totals[event.userId] };
+});
+"""
+
 
 class Generator:
     """Makes events from a seed and remembers, per key, what the outputs have to be."""
 
-    def __init__(self, seed: int, keys: int) -> None:
+    def __init__(self, seed: int, keys: int, *, mixed: bool = False) -> None:
+        self.mixed = mixed
+        self.filtered: set[int] = set()
+        self.failing: set[int] = set()
         self.random = random.Random(seed)
         names = [f"u{number}" for number in range(max(1, keys - 3))]
         self.keys = [*names, "__proto__", "constructor", "user 'é' \n"][:keys] if keys > 3 else names
@@ -36,8 +49,16 @@ class Generator:
     def events(self, count: int) -> list[dict[str, Any]]:
         made = []
         for _ in range(count):
-            key, amount = self.random.choice(self.keys), self.random.randrange(1000)
-            self.expected[key].append((self.made, amount))
+            key, amount = self.random.choice(self.keys), self.random.randrange(1, 1000)
+            fate = self.random.random() if self.mixed else 1.0
+            if fate < 0.02:
+                amount = 0
+                self.filtered.add(self.made)
+            elif fate < 0.03:
+                amount = -1
+                self.failing.add(self.made)
+            else:
+                self.expected[key].append((self.made, amount))
             made.append({"id": self.made, "userId": key, "amount": amount})
             self.made += 1
         return made
@@ -51,22 +72,41 @@ class Generator:
 
 
 class Load:
-    """Publishes the generator's events at a steady rate from a thread of its own until told to stop."""
+    """Publishes the generator's events at a steady rate from a thread of its own until told to stop.
+
+    A call whose outcome is unknown is made again, with the same ids, until it is answered: as producers should.
+    """
 
     def __init__(self, url: str, generator: Generator, stream: str = "events", per_tick: int = 100) -> None:
         self.url, self.generator, self.stream, self.per_tick = url, generator, stream, per_tick
         self.stopping = threading.Event()
+        self.repeats = 0
         self.thread = threading.Thread(target=self._run, name="load")
         self.error: BaseException | None = None
 
     def _run(self) -> None:
+        db: psycopg.Connection[Any] | None = None
         try:
-            with psycopg.connect(self.url, autocommit=True) as db:
-                while not self.stopping.wait(0.02):
-                    publish(db, self.stream, self.generator.events(self.per_tick))
+            while not self.stopping.wait(0.02):
+                events = self.generator.events(self.per_tick)
+                while True:
+                    try:
+                        if db is None:
+                            db = psycopg.connect(self.url, autocommit=True, connect_timeout=5)
+                        publish(db, self.stream, events, with_ids=True)
+                        break
+                    except psycopg.OperationalError:
+                        self.repeats += 1
+                        if db is not None:
+                            db.close()
+                        db = None
+                        time.sleep(0.05)
         except BaseException as error:
             self.error = error
             raise
+        finally:
+            if db is not None:
+                db.close()
 
     def __enter__(self) -> Load:
         self.thread.start()
@@ -78,10 +118,10 @@ class Load:
         assert self.error is None, self.error
 
 
-def publish(db: psycopg.Connection[Any], stream: str, events: list[dict[str, Any]]) -> None:
+def publish(db: psycopg.Connection[Any], stream: str, events: list[dict[str, Any]], *, with_ids: bool = False) -> None:
     refused = db.execute(
-        "select error from jeet.publish_many(%s, %s::json[]) where error is not null",
-        (stream, [json.dumps(event) for event in events]),
+        "select error from jeet.publish_many(%s, %s::json[], null, %s::text[]) where error is not null",
+        (stream, [json.dumps(event) for event in events], [str(e["id"]) for e in events] if with_ids else None),
     ).fetchall()
     assert refused == [], refused
 
@@ -89,7 +129,7 @@ def publish(db: psycopg.Connection[Any], stream: str, events: list[dict[str, Any
 def check_exact(
     db: psycopg.Connection[Any], generator: Generator, function: str = "totals", sink: str = "totals"
 ) -> None:
-    """Every event once, prefix sums exact and in order per key, state equal to the last output, no dead letter."""
+    """Each event once: an output, a dead letter or filtered; prefix sums exact and in order; state the last output."""
     wanted = generator.outputs()
     got: dict[str, list[tuple[int, int]]] = defaultdict(list)
     rows = db.execute(
@@ -98,7 +138,8 @@ def check_exact(
     for (text,) in rows:
         value = json.loads(text)
         got[value["userId"]].append((value["id"], value["currentTotal"]))
-    assert len(rows) == generator.made, f"{len(rows)} outputs for {generator.made} events"
+    due = generator.made - len(generator.filtered) - len(generator.failing)
+    assert len(rows) == due, f"{len(rows)} outputs for {due} events"
     assert set(got) == set(wanted)
     for key, outputs in wanted.items():
         assert got[key] == outputs, f"outputs of {key!r} are not the prefix sums in order"
@@ -108,5 +149,5 @@ def check_exact(
         ).fetchall()
     )
     assert state == {key: outputs[-1][1] for key, outputs in wanted.items()}
-    dead = db.execute("select count(*) from jeet.dead_letters where function = %s", (function,)).fetchone()
-    assert dead == (0,)
+    dead = db.execute("select event::json ->> 'id' from jeet.dead_letters where function = %s", (function,)).fetchall()
+    assert sorted(int(row[0]) for row in dead) == sorted(generator.failing)
