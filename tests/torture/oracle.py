@@ -113,8 +113,15 @@ class Load:
         return self
 
     def __exit__(self, *_: object) -> None:
+        self.stop()
+
+    def stop(self) -> None:
+        """No event is published from now on."""
         self.stopping.set()
         self.thread.join()
+        self.check()
+
+    def check(self) -> None:
         assert self.error is None, self.error
 
 

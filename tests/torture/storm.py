@@ -72,13 +72,15 @@ class Storm:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        with self._stack:
-            if error is None:
-                self._load.__exit__()
-                self.loaded_s = time.monotonic() - self._began
-                self.reconnect()
-                self.cluster.drain(FUNCTION, self._drain_s)
-                check_exact(self.cluster.db, self.generator)
+        with contextlib.ExitStack() as ending:
+            ending.push(self._stack.__exit__)
+            if error is not None:
+                raise error
+            self._load.stop()
+            self.loaded_s = time.monotonic() - self._began
+            self.reconnect()
+            self.cluster.drain(FUNCTION, self._drain_s)
+            check_exact(self.cluster.db, self.generator)
 
     @property
     def repeats(self) -> int:
@@ -103,6 +105,7 @@ class Storm:
 
     def positions(self) -> dict[int, int]:
         """partition → next offset."""
+        self._load.check()
         return {partition: offset for partition, _, offset in self.cluster.sql(_POSITIONS)}
 
     def until_all_move(self, partitions: Iterable[int] | None = None, within_s: float = 30.0) -> float:
