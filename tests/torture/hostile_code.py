@@ -110,8 +110,8 @@ SCRIPTS: dict[str, tuple[Fate, str]] = {
     "returns too much": ("dead", "return { x: 'x'.repeat(2 ** 21) }"),
     "returns a proxy that lies": (
         "either",
-        "let n = 0; return new Proxy({}, { ownKeys: () => [`k${n++}`], get: () => n,"
-        " getOwnPropertyDescriptor: () => ({ value: n, enumerable: true, configurable: true }) })",
+        """let n = 0; return new Proxy({}, { ownKeys: () => [`k${n++}`], get: () => n,
+        getOwnPropertyDescriptor: () => ({ value: n, enumerable: true, configurable: true }) })""",
     ),
     "returns getters that throw": ("dead", "return { get x() { throw new Error('get') } }"),
     "returns getters that loop": ("dead", "return { get x() { for (;;) {} } }"),
@@ -147,7 +147,7 @@ SCRIPTS: dict[str, tuple[Fate, str]] = {
     "writes through Javy": ("either", "Javy.IO.writeSync(2, new Uint8Array([0, 0x4a, 5, 0, 1, 0, 0, 0, 49]))"),
     "calls the driver": ("either", "__jeet(); __jeet({ default: () => 1 })"),
     "evaluates text": ("either", "(0, eval)('globalThis.leak = 1'); new Function('return this')().leak = 2"),
-    "imports": ("dead", "return import('fs')"),
+    "imports": ("dead", "return (0, eval)(`imp${''}ort('fs')`)"),
     "shares memory": (
         "either",
         "new SharedArrayBuffer(8); Atomics.wait(new Int32Array(new SharedArrayBuffer(8)), 0, 0)",
