@@ -116,7 +116,7 @@ SCRIPTS: dict[str, tuple[Fate, str]] = {
     "returns getters that throw": ("dead", "return { get x() { throw new Error('get') } }"),
     "returns getters that loop": ("dead", "return { get x() { for (;;) {} } }"),
     "too many outputs": ("dead", "for (let i = 0; i < 1e5; i++) context.emit('hostile_out', { id: event.id, i })"),
-    "emits to others": ("dead", "context.emit('events', { id: event.id })"),
+    "emits to others": ("dead", "const other = ['events']; context.emit(other[0], { id: event.id })"),
     "emits evil keys": ("either", "context.emit('hostile_out', { id: event.id, ok: true }, { key: 'a\\nb\\u0000' })"),
     # state
     "state beyond its quota": ("dead", "state.big[event.id] = 'x'.repeat(2 ** 21)"),
