@@ -11,7 +11,6 @@ import signal
 import time
 from collections.abc import Awaitable, Callable
 
-import asyncpg
 import psycopg
 
 from jeet import maintenance
@@ -19,6 +18,7 @@ from jeet.alive import alive
 from jeet.control.coordinator import Coordinator
 from jeet.control.leadership import LeadershipLost, become_leader, session, wait_for
 from jeet.control.upkeep import keep_up
+from jeet.db.connect import DRIVER_ERRORS
 from jeet.db.migrate import SchemaMismatch, check_schema
 from jeet.settings import Settings
 from jeet.telemetry import configure, logger
@@ -62,7 +62,7 @@ async def _again_and_again(name: str, work: Work, settings: Settings, database_u
             log.warning("leadership lost", reason=str(_first(group)))
         except* SchemaMismatch as group:
             log.warning(f"{name} waits for the schema", reason=str(_first(group)))
-        except* (asyncpg.PostgresError, asyncpg.InterfaceError, psycopg.Error, OSError) as group:
+        except* (psycopg.Error, *DRIVER_ERRORS) as group:
             error = _first(group)
             log.warning(f"{name} lost the database; trying again", error=f"{type(error).__name__}: {error}")
         failures = 0 if time.monotonic() - started_s > 10 else failures + 1

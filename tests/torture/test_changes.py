@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import pytest
+
 from .figures import Figures
 from .oracle import MIXED_JS
 from .storm import FUNCTION, Storm
+
+pytestmark = pytest.mark.torture
 
 
 def test_versions_change_under_load_and_each_event_runs_once(

@@ -11,6 +11,8 @@ from .cluster import Cluster
 from .figures import Figures
 from .storm import Storm
 
+pytestmark = pytest.mark.torture
+
 # Debian's libfaketime; monotonic time goes on truly, as it does when a clock is set.
 LIBRARY = next(Path("/usr/lib").glob("*/faketime/libfaketime.so.1"), None)
 

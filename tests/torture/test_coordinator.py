@@ -6,9 +6,13 @@ import os
 import signal
 import time
 
+import pytest
+
 from .cluster import wait_for
 from .figures import Figures
 from .storm import Storm
+
+pytestmark = pytest.mark.torture
 
 
 def test_work_goes_on_whatever_happens_to_coordinators(

@@ -9,6 +9,8 @@ from .figures import Figures
 from .proxy import TO_CLIENT, TO_SERVER, Proxy
 from .storm import Storm
 
+pytestmark = pytest.mark.torture
+
 # A deferred trigger makes COMMIT itself take long enough to be met in the middle.
 SLOW_COMMIT = """
 create function slow_commit() returns trigger language plpgsql as $$ begin perform pg_sleep(0.2); return new; end $$;

@@ -13,6 +13,8 @@ from .figures import Figures
 from .server import own_server, small_disk
 from .storm import Storm
 
+pytestmark = pytest.mark.torture
+
 needs_root = pytest.mark.skipif(os.geteuid() != 0, reason="mounting a small file system needs root")
 
 

@@ -6,10 +6,13 @@ import threading
 import time
 
 import psycopg
+import pytest
 
 from .cluster import Cluster, wait_for
 from .figures import Figures
 from .storm import FUNCTION
+
+pytestmark = pytest.mark.torture
 
 KEYS = 40
 TTL_S = 0.5

@@ -13,6 +13,8 @@ import psycopg
 from .figures import Figures
 from .storm import Storm
 
+pytestmark = pytest.mark.torture
+
 LISTENER = """
 import psycopg, time
 db = psycopg.connect({url!r}, autocommit=True)

@@ -7,11 +7,14 @@ import time
 
 import psutil
 import psycopg
+import pytest
 
 from .cluster import Cluster
 from .figures import Figures
 from .hostile_code import SCRIPTS
 from .oracle import TOTALS_JS, Generator, Load, check_exact, publish
+
+pytestmark = pytest.mark.torture
 
 CASES = "\n".join(f"    case {json.dumps(name)}: {{ {code}; break }}" for name, (_, code) in SCRIPTS.items())
 HOSTILE_JS = f"""export const config = {{ source: 'hostile_in', sink: 'hostile_out', key: 'userId' }};

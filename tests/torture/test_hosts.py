@@ -16,6 +16,8 @@ from .figures import Figures
 from .proxy import Proxy
 from .storm import FUNCTION, Storm
 
+pytestmark = pytest.mark.torture
+
 
 def _ip(*arguments: str, check: bool = True) -> bool:
     return subprocess.run(["ip", *arguments], capture_output=True, check=check).returncode == 0

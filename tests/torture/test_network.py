@@ -9,6 +9,8 @@ from .figures import Figures
 from .proxy import TO_CLIENT, TO_SERVER, Proxy
 from .storm import FUNCTION, Storm
 
+pytestmark = pytest.mark.torture
+
 SPOILT = ["frozen", "answers lost", "requests lost", "cut", "refused"]
 POOR = {
     "2 s late": {"latency_s": 2.0},

@@ -6,10 +6,13 @@ import time
 
 import psutil
 import psycopg
+import pytest
 
 from .cluster import Cluster
 from .figures import Figures
 from .oracle import MIXED_JS, Generator, check_exact, publish
+
+pytestmark = pytest.mark.torture
 
 SLOW_JS = """export const config = { source: 'slow_in', sink: 'slow_out', key: 'userId' };
 stream.map(event => { for (let i = 0, n = 0; i < 200000; i++) n += i; return event; });

@@ -11,11 +11,14 @@ import threading
 import time
 
 import psycopg
+import pytest
 
 from .cluster import JEET, Cluster
 from .figures import Figures
 from .oracle import MIXED_JS, Generator, check_exact
 from .proxy import Proxy
+
+pytestmark = pytest.mark.torture
 
 
 def test_events_published_again_and_again_with_their_ids_count_once(

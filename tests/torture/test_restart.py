@@ -8,6 +8,8 @@ from .figures import Figures
 from .server import OwnServer, own_server
 from .storm import Storm, measure
 
+pytestmark = pytest.mark.torture
+
 WAYS = ["smart", "fast", "immediate", "a backend killed"]
 
 

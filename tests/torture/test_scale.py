@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import psycopg
+import pytest
 
 from .cluster import Cluster
 from .figures import Figures
 from .storm import Storm, measure
+
+pytestmark = pytest.mark.torture
 
 CROWD = 6
 

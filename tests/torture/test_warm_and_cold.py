@@ -5,10 +5,14 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Callable
 
+import pytest
+
 from .cluster import Cluster
 from .figures import Figures
 from .oracle import MIXED_JS, Generator, check_exact, publish
 from .storm import FUNCTION
+
+pytestmark = pytest.mark.torture
 
 # Values of all kinds in state: what the next event sees must not depend on whether an instance was kept.
 SOURCE = MIXED_JS.replace(

@@ -229,12 +229,15 @@ def _unexpected(error: Exception) -> str:
     """The line for an error that no part of Jeet raised on purpose."""
     from jeet.telemetry import without_secrets
 
+    whole = error
+    while isinstance(error, ExceptionGroup):
+        error = error.exceptions[0]
     text = " ".join(str(error).split())
     module = type(error).__module__
     if os.environ.get("JEET_LOG_LEVEL", "").lower() == "debug":
         import traceback
 
-        text += "\n" + "".join(traceback.format_exception(error))
+        text += "\n" + "".join(traceback.format_exception(whole))
     if module.startswith("psycopg") and type(error).__name__ == "OperationalError":
         return without_secrets(f"the database cannot be reached: {text}; check JEET_DATABASE_URL, or run: jeet status")
     if isinstance(error, OSError):

@@ -29,6 +29,9 @@ _LIBPQ_ONLY = {
     "service", "servicefile", "sslcompression", "sslsni", "tcp_user_timeout",
 }  # fmt: skip
 
+DRIVER_ERRORS = (asyncpg.PostgresError, asyncpg.InterfaceError, asyncpg.InternalClientError, OSError, TimeoutError)
+"""all that asyncpg raises when the database or the way to it fails (the third when a server ends in mid-answer)"""
+
 SESSION = {
     "idle_session_timeout": "0",
     "tcp_keepalives_idle": "5",

@@ -10,11 +10,9 @@ import asyncio
 from random import Random
 from typing import TYPE_CHECKING, Any
 
-import asyncpg
-
 from jeet.clock import Clock
 from jeet.db.backoff import pause_s
-from jeet.db.connect import connect
+from jeet.db.connect import DRIVER_ERRORS, connect
 from jeet.db.sql import query
 from jeet.db.sqlstates import Verdict, verdict
 from jeet.errors import JeetError, NotFound, RetryLater, UsageError
@@ -25,13 +23,6 @@ if TYPE_CHECKING:
 NO_STREAM = "JT120"
 OVER_LAG = "JT121"
 SETTING = "JT130"
-_DRIVER_ERRORS = (
-    asyncpg.PostgresError,
-    asyncpg.InterfaceError,
-    asyncpg.InternalClientError,  # a connection that was cut while asyncpg was at it
-    OSError,
-    TimeoutError,
-)
 
 
 class StreamFull(RetryLater):
@@ -72,7 +63,7 @@ class Delivery:
                 sent = True
                 rows: list[Any] = await db.fetch(query(name), *values)
                 return rows
-            except _DRIVER_ERRORS as error:
+            except DRIVER_ERRORS as error:
                 full = getattr(error, "sqlstate", None) == OVER_LAG
                 if not full or not self._wait_when_full:
                     in_doubt = self._judge(error, sent, in_doubt)

@@ -10,10 +10,11 @@ import json
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
+from jeet.db.connect import DRIVER_ERRORS
 from jeet.db.sqlstates import Verdict, verdict
 from jeet.errors import JeetError, RetryLater, StopTask
 from jeet.ids import StreamId, TaskId
-from jeet.task.data import DRIVER_ERRORS, InDoubt
+from jeet.task.data import InDoubt
 from jeet.task.effects import Effects
 
 if TYPE_CHECKING:

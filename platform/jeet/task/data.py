@@ -7,9 +7,7 @@ from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING
 
-import asyncpg
-
-from jeet.db.connect import connect
+from jeet.db.connect import DRIVER_ERRORS, connect
 from jeet.db.sqlstates import Verdict, verdict
 from jeet.errors import JeetError, RetryLater
 from jeet.telemetry import logger
@@ -18,9 +16,6 @@ if TYPE_CHECKING:
     from asyncpg import Connection
 
 log = logger(__name__)
-
-DRIVER_ERRORS = (asyncpg.PostgresError, asyncpg.InterfaceError, asyncpg.InternalClientError, OSError, TimeoutError)
-"""all that asyncpg raises when the database or the way to it fails"""
 
 
 class InDoubt(JeetError):

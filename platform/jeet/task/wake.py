@@ -15,10 +15,9 @@ from random import Random
 from typing import TYPE_CHECKING, Any
 
 from jeet.clock import Clock
-from jeet.db.connect import connect
+from jeet.db.connect import DRIVER_ERRORS, connect
 from jeet.ids import Offset, Partition, StreamId, TaskId
 from jeet.stream.wait import CHANNEL, mark_waiting, places_of, read_heads
-from jeet.task.data import DRIVER_ERRORS
 from jeet.task.pause import pause
 from jeet.task.retry import backoff_s
 from jeet.telemetry import logger
