@@ -1,11 +1,11 @@
 # make demo   see it work, on real input            make test      prove it
-# make torture  long fault runs    make bench  figures of this machine    make lint  style and types    make clean
+# make torture  fault runs (make soak: half an hour)    make bench  figures of this machine    make lint    make clean
 # All of them make their virtualenv first (.ci/setup); a second run starts at once.
 SHELL := /bin/bash
 VENV := $(shell .ci/setup --where)
 RUN := PATH="$(VENV)/bin:$$PATH"
 
-.PHONY: help setup demo test torture bench lint format docs clean
+.PHONY: help setup demo test torture soak bench lint format docs clean
 help:
 	@sed -n '1,3s/^# //p' Makefile
 
@@ -19,7 +19,10 @@ test: setup
 	@$(RUN) pytest $(ARGS)
 
 torture: setup
-	@$(RUN) pytest -m torture $(ARGS)
+	@$(RUN) JEET_ROUNDS=$${JEET_ROUNDS:-3} pytest -m "torture or drill" tests $(ARGS)
+
+soak: setup
+	@$(RUN) pytest -m soak -s $(ARGS)
 
 bench: setup
 	@$(RUN) jeet bench $(ARGS)

@@ -37,10 +37,6 @@ _SERVER_SETTINGS = {
 _numbers = itertools.count(1)
 
 
-def pytest_configure(config: pytest.Config) -> None:
-    config.addinivalue_line("markers", "torture: slow; run by `make torture`")
-
-
 class EmbeddedServer(NoopExecutor):
     """Where the session's server is, in the words of pytest-postgresql."""
 

@@ -13,6 +13,8 @@ import pytest
 from tests.torture.cluster import Cluster, wait_for
 from tests.torture.oracle import TOTALS_JS, Generator, Load, check_exact
 
+pytestmark = pytest.mark.drill
+
 HEARTBEAT_TIMEOUT_S = 2.0
 BUSY_JS = TOTALS_JS.replace(
     "stream.map(event => {",

@@ -9,6 +9,7 @@ import sys
 import time
 
 import psycopg
+import pytest
 
 from .figures import Figures
 from .storm import Storm

@@ -6,6 +6,8 @@ import pytest
 from tests.torture.cluster import Cluster, wait_for
 from tests.torture.oracle import TOTALS_JS, Generator, check_exact, publish
 
+pytestmark = pytest.mark.drill
+
 BAD = {
     "throwing": "throw new Error('no thanks')",
     "endless": "for (;;) {}",

@@ -12,8 +12,11 @@ from collections.abc import Callable
 
 import psutil
 import psycopg
+import pytest
 from tests.torture.cluster import JEET, Cluster, wait_for
 from tests.torture.oracle import TOTALS_JS, Generator, Load, check_exact
+
+pytestmark = pytest.mark.drill
 
 PARTITIONS = 8
 

@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import pytest
+
 from .figures import Figures
 from .storm import Storm
+
+pytestmark = pytest.mark.drill
 
 
 def test_workers_killed_at_random_moments_lose_and_repeat_nothing(

@@ -7,8 +7,11 @@ import threading
 import time
 
 import psycopg
+import pytest
 from tests.torture.cluster import Cluster
 from tests.torture.oracle import TOTALS_JS
+
+pytestmark = pytest.mark.drill
 
 PUBLISHERS = 32
 

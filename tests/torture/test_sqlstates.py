@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import pytest
+
 from .figures import Figures
 from .storm import Storm, measure
+
+pytestmark = pytest.mark.drill
 
 CODES = ["40001", "40P01", "55P03", "57014", "53300", "53100", "53200", "57P01", "57P03", "25006", "08006"]
 UNLUCKY = """
