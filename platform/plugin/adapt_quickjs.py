@@ -57,6 +57,21 @@ REPLACEMENTS = {
         # QuickJS keeps every module that it ever saw; the plugin forgets those that were only compiled or invoked.
         f"static {_FREE_MODULE};": f"{_FREE_MODULE};",
         f"static {_FREE_MODULE}\n{{": f"{_FREE_MODULE}\n{{",
+        # A collection of state has no prototype to set and cannot be frozen, and says so itself (src/state.c).
+        "    if (sh->proto == proto)\n        return true;\n    if (p == ": (
+            "    if (sh->proto == proto)\n        return true;\n"
+            "    if (jeet_is_collection(ctx, obj))\n        return jeet_refuse_prototype(ctx, obj);\n    if (p == "
+        ),
+        "        return js_proxy_preventExtensions(ctx, obj);\n": (
+            "        return js_proxy_preventExtensions(ctx, obj);\n"
+            "    if (jeet_is_collection(ctx, obj))\n        return jeet_refuse_preventing(ctx, obj);\n"
+        ),
+        "static const JSClassExoticMethods js_proxy_exotic_methods;\n": (
+            "static const JSClassExoticMethods js_proxy_exotic_methods;\n"
+            "extern bool jeet_is_collection(JSContext *ctx, JSValueConst object);\n"
+            "extern int jeet_refuse_prototype(JSContext *ctx, JSValueConst object);\n"
+            "extern int jeet_refuse_preventing(JSContext *ctx, JSValueConst object);\n"
+        ),
         # The reason why there is no message is the same.
         '"Invalid error message"': '"out of memory"',
         # When there is no memory for the error either, QuickJS throws null; the plugin keeps an error ready.

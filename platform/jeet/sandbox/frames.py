@@ -10,7 +10,7 @@ import struct
 FRAME_MARK = b"\x00J"
 HEADER = struct.Struct("<2sBxI")
 
-WORDS = 16
+WORDS = 24
 """f64 words that the driver shares"""
 PROGRESS, STOP, TIME, PROOF = range(4)
 

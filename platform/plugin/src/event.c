@@ -3,7 +3,7 @@
 
 #include "event.h"
 
-_Static_assert(sizeof(JeetEvent) == 16 * sizeof(double), "guest/wire.js and frames.py count the words");
+_Static_assert(sizeof(JeetEvent) == 24 * sizeof(double), "guest/wire.js and frames.py count the words");
 
 volatile JeetEvent jeet_event;
 

@@ -22,7 +22,12 @@ typedef struct {
     double careful;     /* not 0: each text is checked in the guest and not left to the host */
     double value_limit; /* bytes of a value of state */
     double key_limit;   /* bytes of a key */
-    double spare[2];
+    double changes;     /* not 0: the event changed state, and it is to be kept or undone (state.c) */
+    double lives;       /* how many objects of state the event has in hand; each becomes text when it ends */
+    double event_time;  /* database time as the event event_time_of sees it */
+    double event_time_of;
+    double exact_time_of; /* the event for which the host was asked */
+    double spare[5];
 } JeetEvent;
 
 /* volatile: the host writes stop and time while C runs. */

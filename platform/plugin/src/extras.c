@@ -2,7 +2,7 @@
  * global before user code runs; nothing here can be reached in another way. */
 #include <string.h>
 
-#include "event.h"
+#include "state.h"
 #include "plugin.h"
 
 #define SLOTS 16
@@ -182,6 +182,7 @@ static const JSCFunctionListEntry members[] = {
     JS_CFUNC_DEF("output", 1, add_output),
     JS_CFUNC_DEF("clearOutput", 0, clear_output),
     JS_CFUNC_DEF("eventWords", 0, jeet_event_words),
+    JS_CFUNC_DEF("stateTables", 1, jeet_state_tables),
 };
 
 int jeet_add_extras(JSContext *ctx, JSValueConst javy) {

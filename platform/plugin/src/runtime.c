@@ -3,7 +3,7 @@
  * The context has what Javy's has: the language, no `performance`, no module loader, no host objects beyond io.c, text.c
  * and extras.c. */
 
-#include "event.h"
+#include "state.h"
 #include "plugin.h"
 
 /* QuickJS measures the C stack in linear memory; wasm's own stack, which holds what C keeps in locals, grows beside it and is
@@ -50,6 +50,7 @@ static int make_ready_error(JSContext *ctx) {
 static void stop(void) {
     if (!jeet_rt) return;
     jeet_extras_reset(jeet_ctx);
+    jeet_state_reset(jeet_ctx);
     jeet_event_reset();
     jeet_jobs_reset(jeet_ctx);
     JS_FreeValue(jeet_ctx, ready_error);

@@ -122,8 +122,8 @@ function runBatch(sections) {
 
 // What can still fail an event comes first; after it, what it did stays.
 function endEvent() {
-  if (lives.length > 0) settleLives();
-  if (slotEntry !== null || undone.length > 0 || lives.length > 0) keepChanges();
+  if (shared[LIVES] > 0) settleLives();
+  if (shared[CHANGES] > 0 || shared[LIVES] > 0) tables.keepChanges();
   if (added.length > 0) added.length = 0;
 }
 
@@ -152,7 +152,6 @@ function goOnWithOne(start) {
     shared[SERIALS] += 1;
     shared[SERIAL] = shared[SERIALS];
     shared[INDEX] = i;
-    lastEntry = null;
     try {
       const event = batch.parsed === null ? parse(texts[i]) : batch.take(i);
       let result = withContext ? handler(event, newContext(i)) : handler(event);
@@ -167,10 +166,9 @@ function goOnWithOne(start) {
           settle(undefined);
         }
       }
-      if (lives.length > 0) settleLives();
+      if (shared[LIVES] > 0) settleLives();
       if (result !== undefined && result !== null && column !== null) column.addResult(result);
-      if (slotEntry !== null) slotEntry = null;
-      if (undone.length > 0 || lives.length > 0) keepChanges();
+      if (shared[CHANGES] > 0 || shared[LIVES] > 0) tables.keepChanges();
       if (added.length > 0) added.length = 0;
     } catch (error) {
       fail(i, error);
@@ -183,7 +181,7 @@ function goOnWithOne(start) {
 
 function takeResult(result) {
   const { column } = only.next[0];
-  if (lives.length > 0) settleLives();
+  if (shared[LIVES] > 0) settleLives();
   if (result !== undefined && result !== null && column !== null) column.addResult(result);
 }
 
@@ -196,7 +194,6 @@ function goOn(start) {
     shared[SERIALS] += 1;
     shared[SERIAL] = shared[SERIALS];
     shared[INDEX] = i;
-    lastEntry = null;
     try {
       const waiting = runSteps(entrySteps, batch.take(i), newContext(i));
       if (native !== null) {
@@ -282,14 +279,15 @@ function fail(index, error) {
     native.drainJobs();
     native.takeRejection();
   }
-  undoAll();
+  tables.undoAll();
   takeBackOutputs();
   const [message, stack] = describeError(error);
   faults.push([index, message, stack, lastTouched()]);
 }
 
 function lastTouched() {
-  if (lastEntry !== null) return `${lastEntry.owner.name}[${lastEntry.key}]`;
+  const entry = tables.lastTouched();
+  if (entry !== null) return `${entry.owner.name}[${entry.key}]`;
   return lastCollectionOf === shared[SERIAL] ? lastCollection.name : null;
 }
 

@@ -16,8 +16,7 @@ function open(sections) {
   outputsPerEvent = spec.limits.outputs_per_event;
   logLimit = spec.limits.log_bytes;
   mustSettle = spec.settle;
-  usage.maxEntries = spec.cache_entries;
-  usage.maxBytes = spec.cache_bytes;
+  tables.bounds(spec.cache_entries, spec.cache_bytes);
   declareOutputs(spec.outputs);
 }
 

@@ -9,57 +9,38 @@ function fetchable(collection, first, most) {
 
 // Asks the host once for this key and for all keys that the rest of the batch will probably want.
 function fetchMissing(collection, entry) {
-  const wanted = [entry];
+  const wanted = tables.wanted(collection.table, entry);
   if (collection.prefetchedIn !== shared[BATCH]) {
     const most = fetchable(collection, FIRST_PREFETCH_KEYS, PREFETCH_KEYS);
     // If there are more than may be asked for at once, the next miss goes on from there.
     if (addLikely(collection, entry.key, wanted, most)) collection.prefetchedIn = shared[BATCH];
   }
-  const names = [];
-  for (let i = 0; i < wanted.length; i++) names.push(wanted[i].keyText);
-  const [expiries, values] = askText(OP_READ, `{"c":${collection.id},"k":[${names.join(',')}]}`);
-  const expiresAt = expiries.length > 0 ? parse(decoder.decode(expiries)) : null;
-  const texts = decoder.decode(values).split('\n');
-  if (texts.length !== wanted.length) throw new InternalFault('the host answered for other keys than asked');
-  for (let i = 0; i < wanted.length; i++) {
-    const text = texts[i];
-    if (text === '') wanted[i].kind = ABSENT;
-    else store(wanted[i], text, expiresAt === null ? null : expiresAt[i]);
-  }
+  send(OP_READ, wanted.request(collection.id));
+  const [expiries, values] = answerOf();
+  const bytes = wanted.take(expiries.length > 0 ? parse(decoder.decode(expiries)) : null, values);
+  if (bytes < 0) throw new InternalFault('the host answered for other keys than asked');
+  collection.rowsRead += wanted.count;
+  collection.bytesRead += bytes;
 }
 
 // Adds entries for keys that later events of this batch will ask for: the events' own keys if this key is its event's
 // key, else the values of the field of the event that this key was taken from. False if there was no room for all.
 function addLikely(collection, key, wanted, most) {
-  const { map } = collection;
-  const { count } = batch;
-  if (key === batch.keyAt(shared[INDEX])) {
-    for (let i = shared[INDEX] + 1; i < count; i++) {
-      const next = batch.keyAt(i);
-      if (next === null || map.has(next)) continue;
-      if (wanted.length >= most) return false;
-      const text = batch.keyTextAt(i);
-      if (text.length > shared[KEY_LIMIT]) continue;
-      const entry = new Entry(collection, next, text);
-      map.set(next, entry);
-      usage.entries += 1;
-      wanted.push(entry);
-    }
-    return true;
-  }
+  if (key === batch.keyAt(shared[INDEX])) return wanted.addLines(batch.bytes[2], shared[INDEX] + 1, most);
   const event = batch.valueAt(shared[INDEX]);
   if (event === null || typeof event !== 'object') return true;
   const field = fieldOf(collection, event, key);
   if (field === null) return true;
+  const { count } = batch;
   for (let i = shared[INDEX] + 1; i < count; i++) {
     const later = batch.valueAt(i);
     if (later === null || typeof later !== 'object') continue;
     const value = later[field];
     if (typeof value !== 'string' && typeof value !== 'number') continue;
     const next = `${value}`;
-    if (map.has(next) || next.length * 3 > shared[KEY_LIMIT]) continue;
-    if (wanted.length >= most) return false;
-    wanted.push(newEntry(collection, next));
+    if (collection.table.find(next) !== undefined || next.length * 3 > shared[KEY_LIMIT]) continue;
+    if (wanted.count >= most) return false;
+    wanted.add(newEntry(collection, next));
   }
   return true;
 }
@@ -98,7 +79,7 @@ function compareByCodePoint(a, b) {
 // All keys that this event can see, in key order: the host's pages under what is not committed yet.
 function enumerate(collection) {
   requireEvent();
-  lastEntry = null;
+  tables.touch(null);
   lastCollection = collection;
   lastCollectionOf = shared[SERIAL];
   const names = new Set();
@@ -110,20 +91,19 @@ function enumerate(collection) {
     const texts = page.keys.length > 0 ? decoder.decode(values).split('\n') : [];
     for (let i = 0; i < page.keys.length; i++) {
       const key = page.keys[i];
-      let entry = collection.map.get(key);
-      if (entry === undefined) {
-        entry = newEntry(collection, key);
-        entry.usedIn = shared[BATCH];
-        store(entry, texts[i], page.expires[i]);
-      } else if (entry.kind === UNKNOWN) {
-        store(entry, texts[i], page.expires[i]);
+      const known = collection.table.find(key);
+      const entry = known === undefined ? newEntry(collection, key) : known;
+      if (entry.kind === UNKNOWN) {
+        tables.fill(entry, texts[i], page.expires[i]);
+        collection.rowsRead += 1;
+        collection.bytesRead += texts[i].length;
       }
       if (entry.kind !== ABSENT && !expired(entry)) names.add(key);
       after = key;
     }
     if (names.size > MAX_ENUMERATED || page.keys.length < limit) break;
   }
-  const { recent } = collection;
+  const recent = collection.table.recent();
   for (let i = 0; i < recent.length; i++) {
     const entry = recent[i];
     if (entry.kind === UNKNOWN) continue;
@@ -135,24 +115,4 @@ function enumerate(collection) {
     );
   }
   return Array.from(names).sort(compareByCodePoint);
-}
-
-function isSettled(entry) {
-  return entry.changedIn <= shared[COMMITTED] && entry.touchedIn <= shared[COMMITTED];
-}
-
-// Forgets clean entries, least recently read first, until the cache is at three quarters of its bounds.
-function evict() {
-  for (let age = 1; age >= 0; age--) {
-    for (let c = 0; c < collections.length; c++) {
-      const { map } = collections[c];
-      for (const entry of map.values()) {
-        if (usage.entries <= usage.maxEntries * 0.75 && usage.bytes <= usage.maxBytes * 0.75) return;
-        if (!isSettled(entry) || entry.usedIn > shared[BATCH] - 1 - age) continue;
-        map.delete(entry.key);
-        usage.entries -= 1;
-        account(entry, 0);
-      }
-    }
-  }
 }

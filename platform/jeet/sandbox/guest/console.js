@@ -21,7 +21,7 @@ function show(value, depth, seen) {
   }
   if (value === null) return 'null';
   for (let c = 0; c < collections.length; c++) {
-    if (collections[c].proxy === value) return `[state.${collections[c].name}]`;
+    if (collections[c].table.object === value) return `[state.${collections[c].name}]`;
   }
   if (value === state) return '[state]';
   if (value instanceof Error) return `${value.name}: ${value.message}${value.stack ? `\n${userStack(value.stack)}` : ''}`;

@@ -2,25 +2,12 @@
 
 // The event's last act: live objects become text. Throws JsonError before anything is changed.
 function settleLives() {
-  for (let i = 0; i < lives.length; i++) {
-    const entry = lives[i];
-    if (entry.kind !== TEXT || entry.liveSerial !== shared[SERIAL]) continue;
-    const collection = entry.owner;
-    lastEntry = entry;
-    const text = jsonText(entry.live, place(collection, entry.key), shared[VALUE_LIMIT], 'state_value_bytes');
-    if (text !== entry.value || entry.assigned === shared[SERIAL]) {
-      saveForUndo(entry);
-      account(entry, text.length);
-      shared[TEXT_LENGTH] += text.length;
-      markChanged(collection, entry);
-      const first = text.charCodeAt(0);
-      if (first === 0x7b || first === 0x5b) {
-        entry.value = text;
-      } else {
-        entry.value = parse(text); // a toJSON answered with a plain value
-        entry.kind = PLAIN;
-      }
-    }
+  for (let i = 0; i < shared[LIVES]; i++) {
+    const entry = tables.liveAt(i);
+    if (entry.kind !== TEXT || entry.live === undefined) continue;
+    const { owner } = entry;
+    tables.touch(entry);
+    tables.settle(entry, jsonText(entry.live, place(owner, entry.key), shared[VALUE_LIMIT], 'state_value_bytes'));
   }
 }
 
@@ -39,14 +26,14 @@ function openCollection(name) {
   collections.push(collection);
   opened.set(name, collection);
   // From now on an own, read-only property: no trap on the way to the collection.
-  defineProperty(state, name, { value: collection.proxy, writable: false, enumerable: true, configurable: false });
+  defineProperty(state, name, { value: collection.table.object, writable: false, enumerable: true, configurable: false });
   return collection;
 }
 
 // Collections appear on first touch; the object below `state` stands in until then.
 const unopened = new Proxy(create(null), {
   get(_target, name) {
-    return typeof name === 'symbol' ? undefined : openCollection(name).proxy;
+    return typeof name === 'symbol' ? undefined : openCollection(name).table.object;
   },
   has(_target, name) {
     return typeof name !== 'symbol' && COLLECTION_NAME.test(name);
@@ -73,53 +60,17 @@ function beginStateBatch(number, committed, now) {
   shared[BATCH] = number;
   shared[COMMITTED] = committed;
   shared[BATCH_TIME] = now;
-  for (let c = 0; c < collections.length; c++) {
-    const collection = collections[c];
-    if (collection.changed.length > 0) collection.changed = [];
-    if (collection.touched.length > 0) collection.touched = [];
-    const { recent } = collection;
-    if (recent.length > 0) {
-      collection.recent = recent.filter((entry) => !isSettled(entry));
-    }
-  }
-  if (usage.entries > usage.maxEntries || usage.bytes > usage.maxBytes) evict();
+  tables.beginBatch();
 }
 
 // The batch's writes: for each collection the last value of each key that changed.
 function collectWrites(header, sections) {
   for (let c = 0; c < collections.length; c++) {
     const collection = collections[c];
-    if (collection.changed.length === 0 && collection.touched.length === 0) continue;
-    const { changed, touched } = collection;
-    const putKeys = [];
-    const putValues = [];
-    const deleteKeys = [];
-    const touchedKeys = [];
-    for (let i = 0; i < changed.length; i++) {
-      const entry = changed[i];
-      if (entry.changedIn !== shared[BATCH] || entry.sentIn === shared[BATCH]) continue;
-      entry.sentIn = shared[BATCH];
-      const { kind, value } = entry;
-      if (kind === PLAIN) {
-        putKeys.push(entry.keyText);
-        putValues.push(typeof value === 'string' ? stringify(value) : `${value}`);
-      } else if (kind === TEXT) {
-        putKeys.push(entry.keyText);
-        putValues.push(value);
-      } else {
-        deleteKeys.push(entry.keyText);
-      }
-    }
-    for (let i = 0; i < touched.length; i++) {
-      const entry = touched[i];
-      if (entry.touchedIn !== shared[BATCH] || entry.sentIn === shared[BATCH]) continue;
-      entry.sentIn = shared[BATCH];
-      touchedKeys.push(entry.keyText);
-    }
-    if (putKeys.length + deleteKeys.length + touchedKeys.length === 0) continue;
-    header.push([collection.id, putKeys.length, deleteKeys.length, touchedKeys.length]);
-    sections.push(encoder.encode(putKeys.join('\n')), encoder.encode(putValues.join('\n')));
-    sections.push(encoder.encode(deleteKeys.join('\n')), encoder.encode(touchedKeys.join('\n')));
+    const writes = collection.table.writes();
+    if (writes === null) continue;
+    header.push([collection.id, writes[0], writes[1], writes[2]]);
+    sections.push(writes[3], writes[4], writes[5], writes[6]);
   }
 }
 
@@ -127,7 +78,7 @@ function collectWrites(header, sections) {
 function changedBy(id, key) {
   for (let c = 0; c < collections.length; c++) {
     if (collections[c].id === id) {
-      const entry = collections[c].map.get(key);
+      const entry = collections[c].table.find(key);
       return entry === undefined ? -1 : entry.changedBy;
     }
   }

@@ -115,11 +115,11 @@ function receive() {
 }
 
 function ask(op, request) {
-  return askText(op, stringify(request));
+  send(op, encoder.encode(stringify(request)));
+  return answerOf();
 }
 
-function askText(op, text) {
-  send(op, encoder.encode(text));
+function answerOf() {
   const sections = receive();
   if (sections === null) throw new InternalFault('the host gave no answer');
   return sections;
@@ -141,7 +141,12 @@ const TEXT_LENGTH = 10; // of this batch's outputs and state; past the bound the
 const CAREFUL = 11; // not 0: each text is checked here and not left to the host
 const VALUE_LIMIT = 12; // bytes of a value of state
 const KEY_LIMIT = 13; // bytes of a key
-const shared = native === null ? new Float64Array(16) : native.eventWords();
+const CHANGES = 14; // not 0: the event changed state, and it is to be kept or undone
+const LIVES = 15; // how many objects of state the event has in hand
+const EVENT_TIME = 16; // database time as the event EVENT_TIME_OF sees it
+const EVENT_TIME_OF = 17;
+const EXACT_TIME_OF = 18; // the event for which the host was asked
+const shared = native === null ? new Float64Array(24) : native.eventWords();
 
 function shareWords() {
   shared[PROOF] = 12345;

@@ -1,0 +1,18 @@
+/* Keyed state: the tables of entries under `state.<collection>`. guest/table.js is the same in JavaScript. */
+#ifndef JEET_STATE_H
+#define JEET_STATE_H
+
+#include "event.h"
+
+JSValue jeet_state_tables(JSContext *ctx, JSValueConst this_value, int argc, JSValueConst *argv);
+void jeet_state_reset(JSContext *ctx);
+
+/* The end of an event whose jeet_event.lives is 0: what it changed stays. Cannot fail. */
+void jeet_state_keep(JSContext *ctx);
+
+/* Called by quickjs.c (adapt_quickjs.py). A collection refuses both, by the driver's words. */
+bool jeet_is_collection(JSContext *ctx, JSValueConst object);
+int jeet_refuse_prototype(JSContext *ctx, JSValueConst object);
+int jeet_refuse_preventing(JSContext *ctx, JSValueConst object);
+
+#endif
