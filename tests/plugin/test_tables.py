@@ -14,7 +14,7 @@ const words = eventWords();
 const [SERIAL, INDEX, BATCH, COMMITTED, BATCH_TIME, VALUE_LIMIT, KEY_LIMIT] = [4, 6, 7, 8, 9, 12, 13];
 words[VALUE_LIMIT] = 1e6;
 words[KEY_LIMIT] = 100;
-const ABSENT = 1, PLAIN = 2, TEXT = 3;
+const ABSENT = 1, PLAIN = 2;
 const text = new TextEncoder();
 const stored = { __proto__: null };
 const find = (owner, key) => {
@@ -89,9 +89,9 @@ const event = (i) => {
     for (let n = random(4); n >= 0; n--) step(copy, KEYS[random(KEYS.length)], VALUES[random(VALUES.length)]);
     if (random(5) === 0) throw new Error('as asked');
     for (let n = 0; ; n++) {
-      const entry = tables.liveAt(n);
-      if (entry === undefined) break;
-      if (entry.kind === TEXT && entry.live !== undefined) tables.settle(entry, JSON.stringify(entry.live));
+      if (tables.liveAt(n) === undefined) break;
+      const value = tables.liveValue(n);
+      if (value !== undefined) tables.settle(n, JSON.stringify(value));
     }
     tables.keepChanges();
     model = copy;

@@ -288,6 +288,22 @@ static void put_plain(JSContext *ctx, Entry *entry, JSValueConst value, uint32_t
     if (!JS_IsUndefined(entry->live)) drop_live(ctx, entry);
 }
 
+static void put_live(JSContext *ctx, Entry *entry, JSValueConst value) {
+    save(ctx, entry);
+    mark_changed(entry);
+    if (entry->kind != TEXT) set_value(ctx, entry, TEXT, JS_UNDEFINED);
+    add_live(ctx, entry, JS_DupValue(ctx, value));
+    entry->assigned = true;
+}
+
+static void put_absent(JSContext *ctx, Entry *entry) {
+    save(ctx, entry);
+    mark_changed(entry);
+    entry->expires = NAN;
+    set_value(ctx, entry, ABSENT, JS_UNDEFINED);
+    if (!JS_IsUndefined(entry->live)) drop_live(ctx, entry);
+}
+
 /* Freeing a live object may free any other value, but runs no code of the user's. */
 static void drop_lives(JSContext *ctx) {
     for (uint32_t i = 0; i < lives.count; i++) {
@@ -502,15 +518,19 @@ static bool is_simple(JSContext *ctx, JSValueConst value, JSValue *kept, uint32_
 
 static int collection_set(JSContext *ctx, JSValueConst object, JSAtom key, JSValueConst value, JSValueConst receiver, int flags) {
     (void)flags;
-    JSValue kept;
-    uint32_t size;
-    if (jeet_event.serial != 0 && JS_IsStrictEqual(ctx, receiver, object) && is_simple(ctx, value, &kept, &size)) {
+    JSValue kept = value;
+    uint32_t size = 0;
+    bool is_object = JS_IsObject(value) && !JS_IsFunction(ctx, value); /* it is checked when it becomes text */
+    if (jeet_event.serial != 0 && JS_IsStrictEqual(ctx, receiver, object) && (is_object || is_simple(ctx, value, &kept, &size))) {
         Table *table = table_of(ctx, object);
         Entry *entry = target(ctx, table, key);
         if (entry) {
             if (!change_room(ctx, table)) return -1;
             touch(entry);
-            put_plain(ctx, entry, kept, size);
+            if (is_object)
+                put_live(ctx, entry, value);
+            else
+                put_plain(ctx, entry, kept, size);
             return true;
         }
         if (JS_HasException(ctx)) return -1;
@@ -519,6 +539,17 @@ static int collection_set(JSContext *ctx, JSValueConst object, JSAtom key, JSVal
 }
 
 static int collection_delete(JSContext *ctx, JSValueConst object, JSAtom key) {
+    if (jeet_event.serial != 0) {
+        Table *table = table_of(ctx, object);
+        Entry *entry = target(ctx, table, key);
+        if (entry) {
+            if (!change_room(ctx, table)) return -1;
+            touch(entry);
+            put_absent(ctx, entry);
+            return true;
+        }
+        if (JS_HasException(ctx)) return -1;
+    }
     return truth(ctx, call_trap(ctx, DELETE, object, key, 2, JS_UNDEFINED, JS_UNDEFINED));
 }
 
@@ -662,11 +693,7 @@ static JSValue do_put_live(ARGUMENTS) {
     (void)this_value, (void)argc;
     Entry *entry = entry_at(ctx, argv[0]);
     if (!entry || !change_room(ctx, entry->table)) return JS_EXCEPTION;
-    save(ctx, entry);
-    mark_changed(entry);
-    if (entry->kind != TEXT) set_value(ctx, entry, TEXT, JS_UNDEFINED);
-    add_live(ctx, entry, JS_DupValue(ctx, argv[1]));
-    entry->assigned = true;
+    put_live(ctx, entry, argv[1]);
     return JS_UNDEFINED;
 }
 
@@ -674,18 +701,34 @@ static JSValue do_put_absent(ARGUMENTS) {
     (void)this_value, (void)argc;
     Entry *entry = entry_at(ctx, argv[0]);
     if (!entry || !change_room(ctx, entry->table)) return JS_EXCEPTION;
-    save(ctx, entry);
-    mark_changed(entry);
-    entry->expires = NAN;
-    set_value(ctx, entry, ABSENT, JS_UNDEFINED);
-    drop_live(ctx, entry);
+    put_absent(ctx, entry);
     return JS_UNDEFINED;
+}
+
+/* The entry of the list of lives with that index; NULL if there is none. */
+static Entry *live_entry(JSContext *ctx, JSValueConst index) {
+    uint32_t i;
+    return JS_ToUint32(ctx, &i, index) < 0 || i >= lives.count ? NULL : lives.items[i];
+}
+
+static JSValue do_live_at(ARGUMENTS) {
+    (void)this_value, (void)argc;
+    return show(ctx, live_entry(ctx, argv[0]));
+}
+
+/* liveValue(i): the object to make text of, or undefined if its entry was given another value. */
+static JSValue do_live_value(ARGUMENTS) {
+    (void)this_value, (void)argc;
+    Entry *entry = live_entry(ctx, argv[0]);
+    if (!entry || entry->kind != TEXT || JS_IsUndefined(entry->live)) return JS_UNDEFINED;
+    touch(entry);
+    return JS_DupValue(ctx, entry->live);
 }
 
 static JSValue do_settle(ARGUMENTS) {
     (void)this_value, (void)argc;
-    Entry *entry = entry_at(ctx, argv[0]);
-    if (!entry) return JS_EXCEPTION;
+    Entry *entry = live_entry(ctx, argv[0]);
+    if (!entry) return JS_ThrowRangeError(ctx, "no such live object");
     if (!entry->assigned && JS_IsStrictEqual(ctx, argv[1], entry->value)) return JS_UNDEFINED;
     if (!change_room(ctx, entry->table)) return JS_EXCEPTION;
     int64_t size;
@@ -741,13 +784,6 @@ static JSValue do_touch(ARGUMENTS) {
 static JSValue do_last_touched(ARGUMENTS) {
     (void)this_value, (void)argc, (void)argv;
     return last && last_of == jeet_event.serial ? show(ctx, last) : JS_NULL;
-}
-
-static JSValue do_live_at(ARGUMENTS) {
-    (void)this_value, (void)argc;
-    uint32_t i;
-    if (JS_ToUint32(ctx, &i, argv[0]) < 0) return JS_EXCEPTION;
-    return show(ctx, i < lives.count ? lives.items[i] : NULL);
 }
 
 static JSValue do_keep(ARGUMENTS) {
@@ -1127,6 +1163,7 @@ static const JSCFunctionListEntry members[] = {
     JS_CFUNC_DEF("fill", 3, do_fill),
     JS_CFUNC_DEF("refresh", 1, do_refresh),
     JS_CFUNC_DEF("liveAt", 1, do_live_at),
+    JS_CFUNC_DEF("liveValue", 1, do_live_value),
     JS_CFUNC_DEF("keepChanges", 0, do_keep),
     JS_CFUNC_DEF("undoAll", 0, do_undo),
     JS_CFUNC_DEF("beginBatch", 0, do_begin_batch),

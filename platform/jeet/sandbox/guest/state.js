@@ -3,11 +3,17 @@
 // The event's last act: live objects become text. Throws JsonError before anything is changed.
 function settleLives() {
   for (let i = 0; i < shared[LIVES]; i++) {
-    const entry = tables.liveAt(i);
-    if (entry.kind !== TEXT || entry.live === undefined) continue;
-    const { owner } = entry;
-    tables.touch(entry);
-    tables.settle(entry, jsonText(entry.live, place(owner, entry.key), shared[VALUE_LIMIT], 'state_value_bytes'));
+    const value = tables.liveValue(i);
+    if (value !== undefined) tables.settle(i, textOf(value, i));
+  }
+}
+
+function textOf(value, i) {
+  try {
+    return jsonText(value, '', shared[VALUE_LIMIT], 'state_value_bytes');
+  } catch (_unnamed) {
+    const entry = tables.liveAt(i); // its name costs more than most texts, and only an error needs it
+    return jsonText(value, place(entry.owner, entry.key), shared[VALUE_LIMIT], 'state_value_bytes');
   }
 }
 

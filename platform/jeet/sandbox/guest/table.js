@@ -290,8 +290,22 @@ const tablesInJavaScript = {
     }
   },
 
+  // The objects that the event has in hand.
+  liveAt(i) {
+    return lives[i];
+  },
+
+  // The object to make text of, or undefined if its entry was given another value.
+  liveValue(i) {
+    const entry = lives[i];
+    if (entry.kind !== TEXT || entry.live === undefined) return undefined;
+    tablesInJavaScript.touch(entry);
+    return entry.live;
+  },
+
   // The event's end: the text of a live object.
-  settle(entry, text) {
+  settle(i, text) {
+    const entry = lives[i];
     if (text === entry.value && entry.assigned !== shared[SERIAL]) return;
     const first = text.charCodeAt(0);
     const isText = first === 0x7b || first === 0x5b;
@@ -339,10 +353,6 @@ const tablesInJavaScript = {
       entry.touchedIn = shared[BATCH];
     }
     entry.expires = fresh;
-  },
-
-  liveAt(i) {
-    return lives[i];
   },
 
   keepChanges() {
