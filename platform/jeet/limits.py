@@ -77,6 +77,7 @@ TABLE: tuple[Limit, ...] = (
     Limit("stream_name_chars", 128, "characters", "the name of a stream", "stream", "create_stream, deploy", "JT130"),
     Limit("partitions", 4096, "partitions", "of one stream", "stream", "create_stream, deploy", "JT130"),
     Limit("key_path_bytes", 256, "bytes", "the path of a stream's key", "stream", "create_stream, deploy", "JT130"),
+    Limit("file_bytes", 16 * 1024 * 1024, "bytes", "a file that deploy reads", "function", "deploy", "DeployError"),
     Limit("source_bytes", 1024 * 1024, "bytes", "source of one function", "function", "deploy", "DeployError"),
     Limit("function_name_chars", 128, "characters", "the name of a function", "function", "deploy", "DeployError"),
     Limit(

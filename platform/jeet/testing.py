@@ -38,6 +38,7 @@ from jeet.sandbox.gate import Verdict, canonical, check_json, key_of
 from jeet.sandbox.instance import Instance
 from jeet.sandbox.limits import Limits
 from jeet.sandbox.plugin import Compiled, Plugin
+from jeet.sandbox.source import decode_source
 from jeet.settings import Settings
 
 SINK = "sink"
@@ -152,6 +153,8 @@ class LocalFunction:
             config = self.description.config or {}
             path = key if key is not None else config.get("key")
             self._path: list[str] | None = None if path is None else path.split(".")
+            if self._path is not None and not all(self._path):
+                raise DeployError(f"the key {json.dumps(path)} is not a path: use names joined by dots")
             self._outputs = [OutputStream(sink)]
             self._outputs.extend(OutputStream(emit.name) for emit in self.description.emits if emit.name != sink)
             self._state = MemoryState(state_configs(config))
@@ -175,7 +178,7 @@ class LocalFunction:
     def from_file(path: str | Path, **options: Any) -> LocalFunction:
         """A function in a file."""
         file = Path(path)
-        return LocalFunction(file.read_text(encoding="utf-8"), file.name, **options)
+        return LocalFunction(decode_source(file.read_bytes(), file.name), file.name, **options)
 
     def __enter__(self) -> LocalFunction:
         return self

@@ -78,14 +78,25 @@ def test_the_examples_run(name: str, tmp_path: Path, capsys: Captured) -> None:
 
 @pytest.mark.parametrize(
     ("source", "said"),
-    [("stream.map(event => {", "f.js:1"), ("", "nothing to run"), (None, "is not a file")],
+    [
+        (b"stream.map(event => {", "f.js:1"),
+        (b"", "nothing to run"),
+        (None, "is not a file"),
+        (b"// x\n// caf\xe9\nstream.map(event => event)", "f.js:2: the file is not UTF-8"),
+        (b"\xff\xfes\0t\0", "f.js:1: the file is not UTF-8"),
+        (b"// \0\nstream.map(event => event)", "f.js:1: the source holds a NUL"),
+        (rb"export const config = { input: { const: '\0' } }; stream.map(event => event)", "the config holds a NUL"),
+        (rb"export const config = { key: '\ud800' }; stream.map(event => event)", "the config holds a lone surrogate"),
+        (rb"export const config = { key: '' }; stream.map(event => event)", "is not a path"),
+        (rb"stream.map(event => event).to('a\ud800')", "the graph holds a lone surrogate"),
+    ],
 )
 def test_a_function_that_cannot_run_is_one_line(
-    source: str | None, said: str, tmp_path: Path, capsys: Captured
+    source: bytes | None, said: str, tmp_path: Path, capsys: Captured
 ) -> None:
     function = tmp_path / "f.js"
     if source is not None:
-        function.write_text(source)
+        function.write_bytes(source)
     (tmp_path / "events").write_text("{}\n")
     assert main.run(["dev", str(function), f"--input={tmp_path / 'events'}"]) == 1
     error = capsys.readouterr().err

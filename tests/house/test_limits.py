@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import tempfile
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, fields
 from pathlib import Path
@@ -13,6 +14,7 @@ import psycopg
 import pytest
 from psycopg.types.json import Jsonb
 
+from jeet.control.code import read_code
 from jeet.control.spec import Flags, merge
 from jeet.errors import DeployError
 from jeet.limits import DEFAULTS, REASONS, TABLE, Limit
@@ -67,13 +69,22 @@ class Ways:
         return f"dead letter, or cut, with a mark: {' '.join(texts)}"
 
 
+def file_of(ways: Ways, size: int) -> str:
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder, "f.js")
+        with path.open("wb") as file:
+            file.truncate(size + 1)
+        with pytest.raises(DeployError) as caught:
+            read_code(path, ways.plugin, Flags())
+    return f"DeployError: {caught.value}"
+
+
 def source_of(ways: Ways, size: int) -> str:
     with pytest.raises(DeployError) as caught:
         ways.plugin.compile("//" + "x" * size, "f.js")
     return f"DeployError: {caught.value}"
 
 
-MANY = DEFAULTS["collections"] + 1
 BEYOND: dict[str, Callable[[Ways, int], str]] = {
     "event_bytes": lambda ways, most: ways.publish(json.dumps("x" * most)),
     "depth": lambda ways, most: ways.publish("[" * (most + 1) + "]" * (most + 1)),
@@ -86,6 +97,7 @@ BEYOND: dict[str, Callable[[Ways, int], str]] = {
     "stream_name_chars": lambda ways, most: ways.stream("x" * (most + 1)),
     "partitions": lambda ways, most: ways.stream("s", most + 1),
     "key_path_bytes": lambda ways, most: ways.stream("s", 1, "x" * (most + 1)),
+    "file_bytes": file_of,
     "source_bytes": source_of,
     "function_name_chars": lambda ways, most: ways.deploy(name="x" * (most + 1)),
     "collections": lambda ways, most: ways.deploy(state={f"c{n}": {} for n in range(most + 1)}),

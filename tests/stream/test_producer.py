@@ -116,9 +116,13 @@ async def test_a_lost_connection_loses_and_doubles_no_line(
     make_stream("s", 4, key="k")
     stop = threading.Event()
 
+    went_on = threading.Event()
+
     def snipe() -> None:
         with psycopg.connect(database_url, autocommit=True) as sniper:
-            while not stop.wait(0.1):
+            # A block goes in between two shots, however slow the machine is.
+            while went_on.wait(60) and not stop.wait(0.1):
+                went_on.clear()
                 sniper.execute(
                     "select pg_terminate_backend(pid) from pg_stat_activity"
                     " where datname = current_database() and application_name = 'jeet-producer'"
@@ -128,8 +132,9 @@ async def test_a_lost_connection_loses_and_doubles_no_line(
     lines = [ndjson(100, start) for start in range(0, 5000, 100)]
     async with Producer(database_url) as producer:
         killer.start()
-        done = await producer.publish_lines("s", Lines(lines, {}))
+        done = await producer.publish_lines("s", Lines(lines, {}), on_progress=lambda published: went_on.set())
         stop.set()
+        went_on.set()
     killer.join()
     assert (done.written, done.refused) == (5000, 0)
     assert stored(db) == list(range(5000))

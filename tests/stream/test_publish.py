@@ -12,6 +12,7 @@ import pytest
 from psycopg import errors
 from psycopg.types.json import Json, Jsonb
 
+from jeet.sandbox.gate import key_of
 from logtools import MakeStream
 
 
@@ -102,6 +103,7 @@ REPEATED_NAMES = [
 def test_of_repeated_names_on_the_way_to_key_and_id_the_last_counts_as_in_javascript(
     db: psycopg.Connection, make_stream: MakeStream, path: str, event: str, key: str | None
 ) -> None:
+    assert key_of(json.loads(event), path.split(".")) == key
     make_stream("keyed", 8, key=path)
     make_stream("plain", 8)
     one = "select jeet.publish('keyed', %s::text)"

@@ -79,6 +79,30 @@ async def test_bad_events_of_a_file_cost_no_good_one_on_its_way_through_a_functi
     record_property("bad input, published", figures)
 
 
+def test_headers_keys_and_times_reach_a_function_as_they_were_given(database_url: str) -> None:
+    source = """export const config = { source: 'given', sink: 'seen', partitions: 1 };
+    stream.map((n, { headers, timestamp, key }) => ({ n, headers, timestamp, key }));"""
+    headers = [case.data for case in beside.HEADERS if case.code is None]
+    times = [case.data for case in beside.TIMES if case.code is None]
+    keys = [key for _, key in beside.KEY_TEXTS.values()]
+    given = [(header, time, key) for header, time in zip(headers * 3, times * 5, strict=False) for key in keys]
+    with Cluster(database_url, workers=1, environment=PATIENT) as cluster:
+        cluster.deploy(source, "seer")
+        call = "select jeet.publish('given', %s::text, %s, %s::jsonb, %s::timestamptz)"
+        for n, (header, time, key) in enumerate(given):
+            cluster.db.execute(call, (str(n), key, header, time))
+        cluster.drain("seer")
+        rows = cluster.sql("select value::text from jeet.stream_events where stream = 'seen'")
+        milliseconds = {
+            time: int(cluster.value("select floor(extract(epoch from %s::timestamptz) * 1000)", time)) for time in times
+        }
+    seen = sorted((json.loads(text) for (text,) in rows), key=lambda one: one["n"])
+    assert [one["n"] for one in seen] == list(range(len(given)))
+    assert [exact_value(one["headers"]) for one in seen] == [exact(header) for header, _, _ in given]
+    assert [one["key"] for one in seen] == [key for _, _, key in given]
+    assert [one["timestamp"] for one in seen] == [milliseconds[time] for _, time, _ in given]
+
+
 MADE_JS = """
 const deep = (inner, levels) => { for (let i = 0; i < levels; i++) inner = [inner]; return inner; };
 const value = { VALUES };

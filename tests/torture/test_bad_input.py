@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import zlib
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 import psycopg
@@ -62,9 +62,21 @@ def kept(cases: list[Case[bytes]]) -> list[str]:
     return [case.data.decode().replace("\n", " ").replace("\r", " ") for case in cases if case.code is None]
 
 
-def test_the_corpus_is_large_and_each_case_is_one_of_its_kind() -> None:
+def test_the_corpus_is_large_and_each_case_is_one_of_its_kind(
+    record_property: Callable[[str, object], None],
+) -> None:
     assert len(TEXTS) > 200
     assert len({case.data for case in TEXTS}) == len(WANTED) == len(TEXTS)
+    tables: list[Iterable[str | Case[Any]]] = [TEXTS, values.VALUES, values.BAD_VALUES, values.THROWN, values.LOGGED]
+    tables += [values.STATE_KEYS, values.BAD_STATE_KEYS, values.OUTPUT_KEYS, values.BAD_OUTPUT_KEYS]
+    tables += [beside.KEY_TEXTS, beside.BAD_KEY_TEXTS, beside.GIVEN_KEYS, beside.GIVEN_IDS, beside.IDS_IN_EVENTS]
+    tables += [beside.HEADERS, beside.TIMES, beside.NAMES, beside.COLLECTION_NAMES, files.FILES, files.NOT_TEXT]
+    tables += [python.GOOD, python.BAD]
+    names = [one if isinstance(one, str) else one.name for table in tables for one in table]
+    assert len(set(names)) == len(names)
+    kinds = {kind: sum(name.startswith(kind) for name in names) for kind in ("y_", "n_", "i_")}
+    print(f"inputs of our own: {len(names)}; {kinds}")
+    record_property("inputs", len(names))
 
 
 def test_the_gates_of_sandbox_and_database_agree_on_every_text(db: psycopg.Connection) -> None:

@@ -13,13 +13,14 @@ from typing import TYPE_CHECKING, Any
 
 from jeet.control.spec import Flags, FunctionSpec, merge
 from jeet.errors import DeployError
+from jeet.limits import DEFAULTS
+from jeet.sandbox.source import decode_source
 
 if TYPE_CHECKING:
     from jeet.sandbox.plugin import Compiled, Plugin
 
 
-MOST_BYTES = 16 * 1024 * 1024
-"""of a file that is looked into at all; what a source may have is less"""
+_MOST_BYTES = DEFAULTS["file_bytes"]
 
 
 @dataclass(frozen=True)
@@ -39,19 +40,15 @@ class Code:
 def read_code(path: Path, plugin: Plugin, flags: Flags) -> Code:
     """Compile a `.js` or `.wasm` in the sandbox, read what it declares, merge that with the flags; else DeployError."""
     try:
-        if path.stat().st_size > MOST_BYTES:
-            raise DeployError(f"{path} has more than {MOST_BYTES} bytes; that is no function")
+        if path.stat().st_size > _MOST_BYTES:
+            raise DeployError(f"{path} has more than {_MOST_BYTES} bytes (file_bytes); that is no function")
         data = path.read_bytes()
     except OSError as error:
         raise DeployError(f"{path} cannot be read: {error.strerror}") from error
     if path.suffix == ".wasm" or data.startswith(b"\0asm"):
         source, compiled = None, plugin.from_wasm(data, path.name)
     else:
-        try:
-            source = data.decode("utf-8")
-        except UnicodeDecodeError as error:
-            line = data.count(b"\n", 0, error.start) + 1
-            raise DeployError(f"{path.name}:{line}: the file is not UTF-8") from error
+        source = decode_source(data, path.name)
         compiled = plugin.compile(source, path.name)
     description = plugin.describe(compiled)
     emits = [(emit.name, emit.declared) for emit in description.emits]

@@ -24,6 +24,7 @@ from jeet.sandbox.call import GuestTrap, InstanceSpec, StateReader, TrapKind
 from jeet.sandbox.describe import Description, emits_of
 from jeet.sandbox.engine import WASM_STACK_BYTES, Engine
 from jeet.sandbox.frames import OP_ANSWER
+from jeet.sandbox.gate import check_json
 from jeet.sandbox.instance import DriverRefused, Instance, ask_driver
 from jeet.sandbox.limits import Limits
 from jeet.sandbox.machine import BOOT_BUDGET, MODULE_BUDGET, Budget, Machine
@@ -160,6 +161,9 @@ class Plugin:
                 raise deploy_error(compiled.filename, refused.error, refused.stack) from None
             except GuestTrap as trap:
                 raise DeployError(f"{compiled.filename}: the module's top level {trap}") from None
+        for what, text in (("graph", graph_text), ("config", config_text)):
+            if (verdict := check_json(text)) is not None:
+                raise DeployError(f"{compiled.filename}: the {what} {verdict}")
         graph = json.loads(graph_text)["graph"]
         config = json.loads(config_text)
         if config is not None and config.get("input") is not None:

@@ -56,6 +56,15 @@ def _parser() -> Parser:
     return Parser(Language(tree_sitter_javascript.language()))
 
 
+def decode_source(data: bytes, filename: str) -> str:
+    """The text of a source file; DeployError with the line that is not UTF-8."""
+    try:
+        return data.decode("utf-8")
+    except UnicodeDecodeError as error:
+        line = data.count(b"\n", 0, error.start) + 1
+        raise DeployError(f"{filename}:{line}: the file is not UTF-8") from error
+
+
 def read_source(source: str, filename: str, source_bytes: int) -> Source:
     """Parse and rewrite; DeployError (`file:line: what`) for what cannot be deployed."""
     try:

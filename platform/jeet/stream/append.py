@@ -314,7 +314,7 @@ def _path(path: str | None, flag: str) -> list[str] | None:
     if path is None:
         return None
     names = path.split(".")
-    if not all(names) or "\0" in path or not _is_utf8(path):
+    if not all(names) or "\0" in path or not _is_utf8(path) or len(path.encode()) > DEFAULTS["key_path_bytes"]:
         raise UsageError(
             f"--{flag}={json.dumps(path)} is not a path: use names joined by dots, such as userId or user.id"
         )

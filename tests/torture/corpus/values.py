@@ -98,7 +98,7 @@ BAD_VALUES: list[Case[str]] = table(
         "n_cycle": ("(() => { const a = {}; a.a = a; return a; })()", "nested deeper"),
         "n_cycle_through_array": ("(() => { const a = []; a.push([a]); return a; })()", "nested deeper"),
         "n_to_json_for_ever": ("(() => { const f = () => ({ a: { toJSON: f } }); return f(); })()", "nested deeper"),
-        "n_depth_129": ("deep([], 128)", "nested deeper"),
+        "n_made_depth_129": ("deep([], 128)", "nested deeper"),
         "n_depth_5000": (
             "deep(1, 5000)",
             "nested deeper",
