@@ -8,9 +8,12 @@ from __future__ import annotations
 
 import os
 import random
-from collections.abc import Generator
+from collections.abc import Generator, Iterator
 
 import pytest
+
+from jeet.sandbox.engine import Engine
+from jeet.sandbox.plugin import Plugin
 
 from .figures import Figures, commit
 
@@ -35,6 +38,13 @@ def seed(figures: Figures, request: pytest.FixtureRequest) -> int:
 @pytest.fixture(scope="session")
 def rounds() -> int:
     return int(os.environ.get("JEET_ROUNDS", "2"))
+
+
+@pytest.fixture(scope="session")
+def plugin(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Plugin]:
+    engine = Engine(tmp_path_factory.mktemp("cache"))
+    yield engine.load_plugin(None)
+    engine.close()
 
 
 @pytest.hookimpl(wrapper=True)

@@ -13,6 +13,7 @@ from tests.torture.cluster import Cluster
 from tests.torture.corpus import beside, values
 from tests.torture.corpus.texts import TEXTS
 from tests.torture.doors import exact, exact_value
+from tests.torture.figures import Figures
 from tests.torture.test_bad_input import REWRITTEN
 
 from jeet.errors import Refused
@@ -24,8 +25,15 @@ GOOD_AROUND = 1000
 pytestmark = pytest.mark.torture
 
 
+def tell(figures: Figures, record: Callable[[str, object], None], kind: str, found: dict[str, int]) -> None:
+    """The first two of `found` are the inputs that were tried."""
+    tried = sum(list(found.values())[:2])
+    figures.add(kind, tried, note="; ".join(f"{what} {count:,}" for what, count in found.items()))
+    record(kind, found)
+
+
 async def test_bad_events_of_a_file_cost_no_good_one_on_its_way_through_a_function(
-    database_url: str, record_property: Callable[[str, object], None]
+    database_url: str, record_property: Callable[[str, object], None], figures: Figures
 ) -> None:
     cases = [case for case in TEXTS if b"\n" not in case.data]
     lines: list[bytes] = []
@@ -67,7 +75,7 @@ async def test_bad_events_of_a_file_cost_no_good_one_on_its_way_through_a_functi
         # And the others that read: views, tail, the dead letters' page.
         assert cluster.jeet("tail", "copy").stdout.count(b"\n") == len(came)
         cluster.jeet("dlq", "list")
-    figures = {
+    found = {
         "bad inputs tried": len(refused) + len(dead),
         "odd but good ones": len(accepted) - len(dead),
         "good events around them": good,
@@ -75,8 +83,7 @@ async def test_bad_events_of_a_file_cost_no_good_one_on_its_way_through_a_functi
         "good events lost": 0,
         "silent changes": 0,
     }
-    print("; ".join(f"{what} {count}" for what, count in figures.items()))
-    record_property("bad input, published", figures)
+    tell(figures, record_property, "bad input, published", found)
 
 
 def test_headers_keys_and_times_reach_a_function_as_they_were_given(database_url: str) -> None:
@@ -129,7 +136,7 @@ def table_of(sources: dict[str, str], form: str = "() => ({})") -> str:
 
 
 def test_what_a_function_makes_throws_and_logs_costs_no_good_event(
-    database_url: str, record_property: Callable[[str, object], None]
+    database_url: str, record_property: Callable[[str, object], None], figures: Figures
 ) -> None:
     made = {name: source for name, (source, _) in values.VALUES.items()}
     bad = {case.name: case.data for case in values.BAD_VALUES}
@@ -195,7 +202,7 @@ def test_what_a_function_makes_throws_and_logs_costs_no_good_event(
         for (number,) in cluster.sql("select id from jeet.dead_letters where event::json->>'way' = 'run'"):
             assert "\x1b" not in cluster.jeet("dlq", "show", str(number)).stdout.decode()
         logged = cluster.value("select count(*) from jeet.logs where function = 'maker'")
-    figures = {
+    found = {
         "bad values, keys, errors and log lines tried": len(dead) + len(values.LOGGED),
         "odd but good ones": len(asked) - len(dead) - len(values.LOGGED),
         "good events around them": good,
@@ -204,12 +211,11 @@ def test_what_a_function_makes_throws_and_logs_costs_no_good_event(
         "good events lost": 0,
         "silent changes": 0,
     }
-    print("; ".join(f"{what} {count}" for what, count in figures.items()))
-    record_property("bad input, made", figures)
+    tell(figures, record_property, "bad input, made by a function", found)
 
 
 async def test_keys_of_every_kind_lead_to_their_own_state_and_partition(
-    database_url: str, record_property: Callable[[str, object], None]
+    database_url: str, record_property: Callable[[str, object], None], figures: Figures
 ) -> None:
     source = """export const config = { source: 'keyed', sink: 'counts', key: 'k', partitions: 4 };
     stream.map(({ k }, context) => {
@@ -239,6 +245,5 @@ async def test_keys_of_every_kind_lead_to_their_own_state_and_partition(
         assert sum(counts.values()) == done.written
         kept = dict(cluster.sql("select key, value from jeet.state where function = 'counter'"))
         assert kept == counts
-    figures = {"keys tried": len(counts), "refused": done.refused, "in another partition": 0, "good events lost": 0}
-    print("; ".join(f"{what} {count}" for what, count in figures.items()))
-    record_property("keys", figures)
+    found = {"keys tried": len(counts), "refused": done.refused, "in another partition": 0, "good events lost": 0}
+    tell(figures, record_property, "keys of every kind", found)

@@ -17,22 +17,18 @@ from tests.torture.doors import exact, exact_value
 
 from jeet.control.spec import Flags, merge
 from jeet.errors import DeployError, Refused, UsageError
-from jeet.sandbox.engine import Engine
+from jeet.sandbox.call import BatchInput, InstanceSpec, OutputStream
+from jeet.sandbox.gate import key_of
 from jeet.sandbox.limits import Limits
 from jeet.sandbox.plugin import Plugin
 from jeet.stream.append import Producer
-from jeet.testing import LocalFunction, Run
+from jeet.testing import LocalFunction, MemoryState, Run
 from logtools import MakeStream
 
+ALL = pytest.mark.torture
+"""not in every run, as the like of it is"""
 PATIENT = Limits(event_cpu_ms=10_000, event_wall_ms=60_000)
 """time is not what is tested here"""
-
-
-@pytest.fixture(scope="module")
-def plugin(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Plugin]:
-    engine = Engine(tmp_path_factory.mktemp("cache"))
-    yield engine.load_plugin(None)
-    engine.close()
 
 
 @pytest.fixture(scope="module")
@@ -199,7 +195,9 @@ def made(plugin: Plugin, way: str, sources: dict[str, str]) -> tuple[LocalFuncti
     return function, function.feed([{"make": name, "way": way} if name else {} for name in names]), names
 
 
-@pytest.mark.parametrize("way", ["value", "emit", "nested", "state", "inside"])
+@pytest.mark.parametrize(
+    "way", ["value", "state", *(pytest.param(way, marks=ALL) for way in ("emit", "nested", "inside"))]
+)
 def test_what_a_function_makes_arrives_as_it_is_or_is_a_dead_letter_by_name(plugin: Plugin, way: str) -> None:
     good = {name: source for name, (source, _) in values.VALUES.items()}
     bad = {case.name: case.data for case in values.BAD_VALUES}
@@ -260,6 +258,31 @@ def test_a_key_of_state_or_of_an_output_is_kept_as_it_is_or_refused_by_name(plug
         else:
             came = {output.value: output.key for output in run.outputs if output.stream == "other"}
         assert came == {name: key for name, (_, key) in good.items()}
+
+
+BENT_KEYS = {
+    "getter that counts": ("id", "(() => { let n = 0; return { get id() { return 'k' + n++; } }; })()"),
+    "toJSON of the value": ("id", "({ id: 'live', toJSON: () => ({ id: 'written' }) })"),
+    "toJSON on the way": ("o.id", "({ o: { id: 'live', toJSON: () => ({ id: 'written' }) } })"),
+    "inherited": ("o.id", "Object.create({ o: { id: 'inherited' } })"),
+    "length of an array": ("items.length", "({ items: [1, 2] })"),
+}
+
+
+@pytest.mark.xfail(reason="the guest takes an output's key from the value as it lives, not from the text that it wrote")
+@pytest.mark.parametrize("case", BENT_KEYS)
+def test_the_key_of_an_output_is_the_one_that_stands_in_its_text(plugin: Plugin, case: str) -> None:
+    path, source = BENT_KEYS[case]
+    compiled = plugin.compile(f"stream.map(() => {source})", "f.js")
+    spec = InstanceSpec("f", 1, 0, (OutputStream("sink", path),), limits=PATIENT, slice_ms=60_000)
+    instance = plugin.instantiate(compiled, spec, MemoryState())
+    try:
+        result = instance.run(BatchInput(first_offset=0, count=1, values=b"1", timestamps=b"0"))
+    finally:
+        instance.close()
+    written = [key_of(json.loads(group.values), path.split(".")) for group in result.outputs]
+    assert [json.loads(group.keys) for group in result.outputs] == written
+    assert all(isinstance(key, str) for key in written)
 
 
 @pytest.mark.parametrize("kind", ["thrown", "logged"])
