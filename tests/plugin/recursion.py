@@ -4,6 +4,8 @@
 
 from __future__ import annotations
 
+_COLLECTION = "let again; const traps={}; for (const n of ['get','set','has','deleteProperty','ownKeys','define','setPrototypeOf','preventExtensions']) traps[n]=()=>again(); const s=Javy.Jeet.stateTables(traps).open({},null,false).object; "
+
 RECURSION = {
     "plain": "function f(){ return f() + 1 } f()",
     "args": "function f(a,b,c,d,e,g,h){ return f(a,b,c,d,e,g,h)+1 } f(1,2,3,4,5,6,7)",
@@ -32,6 +34,17 @@ RECURSION = {
     "tojson2": "let o={toJSON(){ return {a:o} }}; JSON.stringify(o)",
     "replacer": "function f(){ JSON.stringify({a:1},()=>f()) } f()",
     "reviver": 'function f(){ JSON.parse("[1]",()=>f()) } f()',
+    "stateget": _COLLECTION + "again=()=>s.x; again()",
+    "stateset": _COLLECTION + "again=()=>{ s.x={}; return true }; again()",
+    "statehas": _COLLECTION + "again=()=>'x' in s; again()",
+    "statedelete": _COLLECTION + "again=()=>delete s.x; again()",
+    "statekeys": _COLLECTION + "again=()=>Object.keys(s); again()",
+    "statespread": _COLLECTION + "again=()=>({...s}); again()",
+    "stateown": _COLLECTION + "again=()=>Object.getOwnPropertyDescriptor(s,'x'); again()",
+    "statedefine": _COLLECTION + "again=()=>Object.defineProperty(s,'x',{value:1}); again()",
+    "stateprototype": _COLLECTION + "again=()=>Object.setPrototypeOf(s,{}); again()",
+    "statefreeze": _COLLECTION + "again=()=>Object.freeze(s); again()",
+    "stateinherit": _COLLECTION + "const o=Object.create(s); again=()=>{ o.x=o.y; return true }; again()",
     "proxyget": "const p=new Proxy({}, {get(t,k,r){ return r[k] }}); p.x",
     "proxyset": "const p=new Proxy({}, {set(t,k,v,r){ r[k]=v; return true }}); p.x=1",
     "proxyhas": 'const p=new Proxy({}, {has(t,k){ return k in p }}); "x" in p',

@@ -14,6 +14,7 @@
 #include <math.h>
 #include <string.h>
 
+#include "charge.h"
 #include "state.h"
 
 enum { UNKNOWN, ABSENT, PLAIN, TEXT };
@@ -424,6 +425,7 @@ static Table *table_of(JSContext *ctx, JSValueConst object) {
 }
 
 static JSValue call_trap(JSContext *ctx, int trap, JSValueConst object, JSAtom key, int argc, JSValueConst more0, JSValueConst more1) {
+    JEET_CHARGE(128); /* user code may come here again from what the trap calls */
     JSValue name = key == JS_ATOM_NULL ? JS_UNDEFINED : JS_AtomToValue(ctx, key);
     if (JS_IsException(name)) return name;
     JSValueConst arguments[] = {table_of(ctx, object)->owner, name, more0, more1};
@@ -923,8 +925,18 @@ static bool add_key(JSContext *ctx, Bytes *bytes, const Entry *entry) {
     return added;
 }
 
+static bool add_integer(JSContext *ctx, Bytes *bytes, int32_t number) {
+    char text[12], *at = text + sizeof text;
+    uint32_t left = number < 0 ? 0u - (uint32_t)number : (uint32_t)number;
+    do *--at = '0' + left % 10;
+    while (left /= 10);
+    if (number < 0) *--at = '-';
+    return bytes_add(ctx, bytes, at, text + sizeof text - at);
+}
+
 /* A plain value as JSON.stringify writes it. */
 static bool add_plain(JSContext *ctx, Bytes *bytes, JSValueConst value) {
+    if (JS_VALUE_GET_TAG(value) == JS_TAG_INT) return add_integer(ctx, bytes, JS_VALUE_GET_INT(value));
     if (!JS_IsString(value)) return add_string(ctx, bytes, value);
     size_t len;
     const char *text = JS_ToCStringLen(ctx, &len, value);
