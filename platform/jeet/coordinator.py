@@ -8,13 +8,13 @@ from __future__ import annotations
 
 import asyncio
 import signal
-import time
 from collections.abc import Awaitable, Callable
 
 import psycopg
 
 from jeet import maintenance
 from jeet.alive import alive
+from jeet.clock import SYSTEM_CLOCK, Clock
 from jeet.control.coordinator import Coordinator
 from jeet.control.leadership import LeadershipLost, become_leader, session, wait_for
 from jeet.control.upkeep import keep_up
@@ -42,19 +42,21 @@ async def run(settings: Settings, database_url: str) -> None:
         loop.add_signal_handler(number, stop.set)
     log.info("coordinator started")
     async with alive(settings.home, "coordinator"), asyncio.TaskGroup() as group:
-        group.create_task(_again_and_again("coordination", _coordinate, settings, database_url, stop))
-        group.create_task(_again_and_again("maintenance", maintenance.run, settings, database_url, stop))
+        group.create_task(again_and_again("coordination", coordinate, settings, database_url, stop))
+        group.create_task(again_and_again("maintenance", maintenance.run, settings, database_url, stop))
     log.info("coordinator stopped")
 
 
 Work = Callable[[Settings, str, asyncio.Event], Awaitable[None]]
 
 
-async def _again_and_again(name: str, work: Work, settings: Settings, database_url: str, stop: asyncio.Event) -> None:
+async def again_and_again(
+    name: str, work: Work, settings: Settings, database_url: str, stop: asyncio.Event, clock: Clock = SYSTEM_CLOCK
+) -> None:
     """Do `work` over and over until `stop`, waiting a little longer after each failure in a row."""
     failures = 0
     while not stop.is_set():
-        started_s = time.monotonic()
+        started_s = clock.monotonic()
         try:
             await asyncio.to_thread(_check_schema, database_url)
             await work(settings, database_url, stop)
@@ -65,7 +67,9 @@ async def _again_and_again(name: str, work: Work, settings: Settings, database_u
         except* (psycopg.Error, *DRIVER_ERRORS) as group:
             error = _first(group)
             log.warning(f"{name} lost the database; trying again", error=f"{type(error).__name__}: {error}")
-        failures = 0 if time.monotonic() - started_s > 10 else failures + 1
+        except* Exception as group:  # noqa: BLE001 - whatever it is, all that matters is in the database
+            log.error(f"{name} failed in a way that nobody foresaw; trying again", exc=_first(group))
+        failures = 0 if clock.monotonic() - started_s > 10 else failures + 1
         await wait_for(stop, _RETRY_S[min(failures, len(_RETRY_S) - 1)])
 
 
@@ -80,13 +84,13 @@ def _check_schema(database_url: str) -> None:
         check_schema(db)
 
 
-async def _coordinate(settings: Settings, database_url: str, stop: asyncio.Event) -> None:
+async def coordinate(settings: Settings, database_url: str, stop: asyncio.Event, clock: Clock = SYSTEM_CLOCK) -> None:
     """Stand by, then lead. The session ends with this call, and the lock with it."""
     async with session(database_url, "jeet-coordinator") as db:
-        if not await become_leader(db, settings.heartbeat_timeout_s, stop):
+        if not await become_leader(db, settings.heartbeat_timeout_s, stop, clock):
             return
         log.info("leading")
         # Its own session: it can wait for a lock, and the watch over workers must not.
         async with session(database_url, "jeet-coordinator upkeep") as second, asyncio.TaskGroup() as group:
-            group.create_task(Coordinator(db, settings).lead(stop))
+            group.create_task(Coordinator(db, settings, clock).lead(stop))
             group.create_task(keep_up(second, stop))

@@ -24,7 +24,7 @@ import uvloop
 from setproctitle import setproctitle
 
 from jeet.alive import alive
-from jeet.clock import SYSTEM_CLOCK
+from jeet.clock import SYSTEM_CLOCK, Clock
 from jeet.control.lease import Owner
 from jeet.control.membership import Identity, Membership
 from jeet.db.connect import DRIVER_ERRORS
@@ -69,10 +69,13 @@ async def _run(settings: Settings, database_url: str) -> None:
 class Worker:
     """One process; it lives through as many incarnations as it takes."""
 
-    def __init__(self, settings: Settings, database_url: str) -> None:
+    def __init__(
+        self, settings: Settings, database_url: str, clock: Clock = SYSTEM_CLOCK, random: Random | None = None
+    ) -> None:
         self._settings = settings
         self._url = database_url
-        self._random = Random()
+        self._clock = clock
+        self._random = random or Random()
         self._process = uuid4()
         self._stop = asyncio.Event()
         self._cut = asyncio.Event()
@@ -81,23 +84,28 @@ class Worker:
         """Join, work, and join again, until a signal comes."""
         loop = asyncio.get_running_loop()
         for number in (signal.SIGTERM, signal.SIGINT):
-            loop.add_signal_handler(number, self._signalled)
+            loop.add_signal_handler(number, self.stop)
         engine = await asyncio.to_thread(Engine, self._settings.sandbox_cache)
         plugin = await asyncio.to_thread(Plugin, engine, self._settings.javy_plugin or BUILT_IN)
         log.info("worker started", pid=os.getpid(), plugin=plugin.hash[:12])
+        await self.live(plugin)
+        log.info("worker stopped", pid=os.getpid())
+
+    async def live(self, plugin: Plugin) -> None:
+        """One incarnation after the other, until `stop`."""
         failures = 0
         while not self._stop.is_set():
-            began = SYSTEM_CLOCK.monotonic()
+            began = self._clock.monotonic()
             error = await self._live_once(plugin)
             if error is None:
                 break
-            failures = 1 if SYSTEM_CLOCK.monotonic() - began > _STEADY_S else failures + 1
+            failures = 1 if self._clock.monotonic() - began > _STEADY_S else failures + 1
             if failures == 1:  # one line a change of state: further failures in a row say the same
                 log.warning("worker starts over", reason=str(error) or type(error).__name__)
             await pause(self._stop, backoff_s(failures, self._random))
-        log.info("worker stopped", pid=os.getpid())
 
-    def _signalled(self) -> None:
+    def stop(self) -> None:
+        """Finish the batches at hand and give everything back; said twice: cut them."""
         (self._cut if self._stop.is_set() else self._stop).set()
 
     async def _live_once(self, plugin: Plugin) -> Exception | None:
@@ -140,6 +148,7 @@ class Worker:
             timeout_s=settings.heartbeat_timeout_s,
             on_control=lambda _payload: _soon(loop, look_again),
             on_lost=lambda error: _soon(loop, lambda: give_up(error)),
+            clock=self._clock,
         )
         joined = await membership.start()
         try:
@@ -158,18 +167,18 @@ class Worker:
     ) -> None:
         """Run what is assigned until a signal comes, then give it all back."""
         settings = self._settings
-        wake = Wake(self._url, SYSTEM_CLOCK, self._random)
+        wake = Wake(self._url, self._clock, self._random)
         programs = Programs(plugin, self._limits(), float(settings.slice_ms))
         task_loop = TaskLoop(
             LoopSettings(self._url, settings.heartbeat_s, settings.batch_events),
             owner,
             membership,
             programs,
-            SYSTEM_CLOCK,
+            self._clock,
             self._random,
         )
         task_loop.lanes = [
-            Lane(str(number), self._lane_settings(), wake, task_loop.lost, random=self._random)
+            Lane(str(number), self._lane_settings(), wake, task_loop.lost, clock=self._clock, random=self._random)
             for number in range(settings.lanes)
         ]
         tasks.append(task_loop)
@@ -197,7 +206,7 @@ class Worker:
         within_s: float = float("inf"),
     ) -> None:
         """Until `until` is set or `done` is; StopWorker when the membership is lost or time is over."""
-        deadline = SYSTEM_CLOCK.monotonic() + within_s
+        deadline = self._clock.monotonic() + within_s
         ended = asyncio.ensure_future(until.wait())
         try:
             while not (done is not None and done.done()):
@@ -208,7 +217,7 @@ class Worker:
                     lost.result()
                 if ended.done() and done is None:
                     return
-                if ended.done() or SYSTEM_CLOCK.monotonic() > deadline:
+                if ended.done() or self._clock.monotonic() > deadline:
                     raise StopWorker(
                         "told to stop before the batches at hand were committed; their events run again elsewhere"
                     )

@@ -9,17 +9,17 @@ On a failure (connection lost, statement refused) the session is closed, which g
 from __future__ import annotations
 
 import asyncio
-import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
 import asyncpg
 
+from jeet.clock import SYSTEM_CLOCK, Clock
 from jeet.control.assignment import Runnable, able, assign_by_plugin, moves
 from jeet.control.leadership import ANSWER_S, beat, wait_for
 from jeet.control.load import LoadMeter
 from jeet.control.redistribution import Redistribution, tasks_of
-from jeet.control.watch import Lost, Patience, Reason, Seen, judge
+from jeet.control.watch import Lost, Reason, Seen, Stillness, judge
 from jeet.db.keys import TASK_CLASS, WORKER_CLASS
 from jeet.db.sql import query
 from jeet.ids import FunctionId, TaskId, WorkerId
@@ -41,13 +41,11 @@ URGE_S = 1.0
 class Coordinator:
     """The leader's work, on the session that holds the leader's lock."""
 
-    def __init__(
-        self, db: asyncpg.Connection, settings: Settings, monotonic: Callable[[], float] = time.monotonic
-    ) -> None:
+    def __init__(self, db: asyncpg.Connection, settings: Settings, clock: Clock = SYSTEM_CLOCK) -> None:
         self._db = db
         self._settings = settings
-        self._monotonic = monotonic
-        self._patience = Patience(gap_s=settings.heartbeat_timeout_s / 2, needed_s=2 * settings.heartbeat_s)
+        self._monotonic = clock.monotonic
+        self._stillness = Stillness(gap_s=settings.heartbeat_timeout_s / 2)
         self._load = LoadMeter()
         self._wake = asyncio.Event()
         self._workers: dict[WorkerId, Seen] = {}
@@ -110,7 +108,8 @@ class Coordinator:
             for row in rows
         ]
         before = self._workers
-        lost = judge(seen, self._settings.heartbeat_timeout_s, self._patience.looked(self._monotonic()))
+        still_s = self._stillness.seen(self._monotonic(), {each.worker: each.heartbeat_at for each in seen})
+        lost = judge(seen, still_s, self._settings.heartbeat_timeout_s, needed_s=2 * self._settings.heartbeat_s)
         lost_ids = await self._mark_lost(lost) if lost else set()
         self._workers = {each.worker: each for each in seen if each.worker not in lost_ids and not each.gone}
         now = {each.worker for each in self._workers.values() if each.status == "running"}

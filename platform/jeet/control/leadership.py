@@ -11,13 +11,13 @@ from __future__ import annotations
 import asyncio
 import os
 import socket
-import time
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
-from datetime import datetime
 
 import asyncpg
 
+from jeet.clock import SYSTEM_CLOCK, Clock
+from jeet.control.watch import Stillness
 from jeet.db.connect import connect
 from jeet.db.keys import COORDINATOR_LOCK
 from jeet.db.sql import query
@@ -38,10 +38,12 @@ class LeadershipLost(JeetError):
     """Another coordinator leads, or the database no longer knows this session; stand by again."""
 
 
-async def become_leader(db: asyncpg.Connection, heartbeat_timeout_s: float, stop: asyncio.Event) -> bool:
+async def become_leader(
+    db: asyncpg.Connection, heartbeat_timeout_s: float, stop: asyncio.Event, clock: Clock = SYSTEM_CLOCK
+) -> bool:
     """Wait until this session leads; False if `stop` came first."""
-    silent: tuple[int, datetime] | None = None
-    silent_since_s = 0.0
+    needed_s = heartbeat_timeout_s / 2
+    stillness = Stillness(gap_s=needed_s)
     standing_by = False
     while not stop.is_set():
         if await _elect(db):
@@ -50,19 +52,16 @@ async def become_leader(db: asyncpg.Connection, heartbeat_timeout_s: float, stop
             log.info("standing by")
             standing_by = True
         async with asyncio.timeout(ANSWER_S):
-            leader = await db.fetchrow(query("coordinator_silent_leader"), heartbeat_timeout_s)
-        now_s = time.monotonic()
-        if leader is None:
-            silent = None
-        elif silent != (leader["backend_pid"], leader["heartbeat_at"]):
-            # A second look, one stand-by later, keeps a pause of the database from looking like a frozen leader.
-            silent, silent_since_s = (leader["backend_pid"], leader["heartbeat_at"]), now_s
-        elif now_s - silent_since_s >= STAND_BY_S:
+            leader = await db.fetchrow(query("coordinator_leader"), heartbeat_timeout_s)
+        beats = {} if leader is None else {leader["backend_pid"]: leader["heartbeat_at"]}
+        still_s = max(stillness.seen(clock.monotonic(), beats).values(), default=0.0)
+        # As with workers (watch.py): neither a pause of the database nor its clock, when it is set, makes a leader look
+        # frozen, or keeps a frozen one in office.
+        if leader and (still_s > heartbeat_timeout_s or (leader["silent"] and still_s >= needed_s)):
             log.warning("leader is silent; ending its session", host=leader["host"], pid=leader["pid"])
             await db.execute(
                 query("coordinator_end_leader"), leader["backend_pid"], leader["backend_start"], leader["heartbeat_at"]
             )
-            silent = None
             continue
         await wait_for(stop, STAND_BY_S)
     return False

@@ -24,6 +24,7 @@ from uuid import UUID
 import psycopg
 
 from jeet.clock import SYSTEM_CLOCK, Clock
+from jeet.control.pulse import Pulse
 from jeet.db.connect import SESSION, hang_up
 from jeet.db.keys import CONTROL_CLASS, TASK_CLASS, WORKER_CLASS
 from jeet.db.sql import query
@@ -77,22 +78,20 @@ class Membership:
     ) -> None:
         self._url = database_url
         self._identity = identity
-        self._heartbeat_s = heartbeat_s
         self._timeout_s = timeout_s
         self._on_control = on_control
         self._on_lost = on_lost
         self._clock = clock
+        self._pulse = Pulse(clock, heartbeat_s, timeout_s)
         self._requests: SimpleQueue[_Request] = SimpleQueue()
         self._bell, self._bell_push = socket.socketpair()
         self._bell.setblocking(False)
         self._bell_push.setblocking(False)
         self._joined: Future[Joined] = Future()
-        self._lost: StopWorker | None = None
         self._left = False
         self._draining = False
         self._lock = threading.Lock()
         self._db: psycopg.Connection | None = None
-        self._last_beat = clock.monotonic()
         self._thread = threading.Thread(target=self._run, name="membership", daemon=True)
 
     async def start(self) -> Joined:
@@ -139,21 +138,15 @@ class Membership:
 
     def check(self) -> None:
         """Called from the main loop now and then: gives up when no heartbeat was answered within the timeout."""
-        silent_s = self._clock.monotonic() - self._last_beat
-        if silent_s > self._timeout_s and self._lost is None:
-            self._give_up(
-                StopWorker(
-                    f"no heartbeat was answered for {silent_s:.1f} s; others may have taken this worker's tasks over."
-                    " Nothing uncommitted was kept; the worker joins again."
-                )
-            )
+        if (error := self._pulse.overdue()) is not None:
+            self._give_up(error)
             self._hang_up()
 
     async def _ask(self, work: Callable[[psycopg.Connection], object]) -> object:
         future: Future[object] = Future()
         with self._lock:
-            if self._lost is not None:
-                raise self._lost
+            if self._pulse.lost is not None:
+                raise self._pulse.lost
             self._requests.put((work, future))
         self._ring()
         return await asyncio.wrap_future(future)
@@ -203,21 +196,19 @@ class Membership:
             },
         ).fetchone()
         assert row is not None
-        self._last_beat = self._clock.monotonic()
+        self._pulse.joined()
         db.add_notify_handler(lambda notify: self._on_control(notify.payload))
         db.execute("listen jeet_control")
         return Joined(WorkerId(row[0]), row[1])
 
     def _serve(self, db: psycopg.Connection) -> None:
-        due = self._clock.monotonic()
         with selectors.DefaultSelector() as selector:
             selector.register(db.fileno(), selectors.EVENT_READ)
             selector.register(self._bell, selectors.EVENT_READ)
-            while self._lost is None:
-                if self._clock.monotonic() >= due:
+            while self._pulse.lost is None:
+                if self._pulse.due_in_s() == 0:
                     self._beat(db)
-                    due = self._clock.monotonic() + self._heartbeat_s
-                selector.select(max(0.0, due - self._clock.monotonic()))
+                selector.select(self._pulse.due_in_s())
                 with contextlib.suppress(BlockingIOError):
                     self._bell.recv(4096)
                 db.pgconn.consume_input()
@@ -225,7 +216,7 @@ class Membership:
                     self._on_control(notify.extra.decode())
                 while not self._requests.empty():
                     self._answer(db, *self._requests.get())
-        raise self._lost
+        raise self._pulse.lost
 
     def _answer(
         self, db: psycopg.Connection, work: Callable[[psycopg.Connection], object], future: Future[object]
@@ -240,24 +231,18 @@ class Membership:
             raise stop from error
 
     def _beat(self, db: psycopg.Connection) -> None:
-        sent = self._clock.monotonic()
+        sent_at_s = self._clock.monotonic()
         values = {
             "worker": self._joined.result().worker_id if self._joined.done() else None,
             "draining": self._draining,
         }
         row = db.execute(query("heartbeat"), values).fetchone()
-        if row is None:
-            raise StopWorker(
-                "this worker was declared lost and its tasks have gone to others; nothing uncommitted was kept."
-                " The worker joins again. If this repeats, the machine stalls for longer than JEET_HEARTBEAT_TIMEOUT_S."
-            )
-        self._last_beat = sent
+        self._pulse.answered(sent_at_s, known=row is not None)
 
     def _give_up(self, error: StopWorker) -> None:
         with self._lock:
-            if self._lost is not None:
+            if not self._pulse.give_up(error):
                 return
-            self._lost = error
             waiting = []
             while not self._requests.empty():
                 waiting.append(self._requests.get()[1])

@@ -1,13 +1,14 @@
 """Which workers are lost: judged from what one cheap statement saw, a pure decision.
 
-A worker has crashed when its liveness lock can be had: its session is gone. It is frozen, or cut off, when its last
-heartbeat is older than the timeout on the database clock. A coordinator that could not look for a while, because it or
-the database stood still, does not judge by heartbeats until workers had the time to send new ones.
+A worker has crashed when its liveness lock can be had: its session is gone. It is frozen, or cut off, when no heartbeat
+has come for the timeout. The database clock tells the age of the last one, also to a coordinator that has just begun to
+watch; but that clock may be set. So the age is believed only after a while in which no heartbeat was seen to come, and
+a silence as long as the timeout, on the coordinator's own clock, is enough whatever the age.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Literal
@@ -40,29 +41,38 @@ class Lost:
     reason: Reason
 
 
-class Patience:
-    """Whether this process has watched without a gap for long enough to believe in silence."""
+class Stillness:
+    """How long each heart has not been seen to beat, on the clock of the one who watches, which nobody sets.
 
-    def __init__(self, gap_s: float, needed_s: float) -> None:
+    It counts only while the watch has no gap: who could not look, because it or the database stood still, begins anew.
+    """
+
+    def __init__(self, gap_s: float) -> None:
         self._gap_s = gap_s
-        self._needed_s = needed_s
-        self._last_s: float | None = None
-        self._since_s = 0.0
+        self._looked_at_s: float | None = None
+        self._last: dict[int, tuple[datetime, float]] = {}
 
-    def looked(self, now_s: float) -> bool:
-        """Note a look; true if silence may be judged."""
-        if self._last_s is None or now_s - self._last_s > self._gap_s:
-            self._since_s = now_s
-        self._last_s = now_s
-        return now_s - self._since_s >= self._needed_s
+    def seen(self, now_s: float, beats: Mapping[int, datetime]) -> dict[int, float]:
+        """Note the last beat of each, as one look gave it; the seconds for which it has been the same."""
+        gap = self._looked_at_s is None or now_s - self._looked_at_s > self._gap_s
+        self._looked_at_s = now_s
+        before = {} if gap else self._last
+        self._last = {
+            who: before[who] if who in before and before[who][0] == beat else (beat, now_s)
+            for who, beat in beats.items()
+        }
+        return {who: now_s - since_s for who, (_, since_s) in self._last.items()}
 
 
-def judge(workers: Sequence[Seen], heartbeat_timeout_s: float, believe_silence: bool) -> list[Lost]:
-    """The workers that are lost, and why."""
+def judge(
+    workers: Sequence[Seen], still_s: Mapping[int, float], heartbeat_timeout_s: float, needed_s: float
+) -> list[Lost]:
+    """The workers that are lost, and why. `needed_s`: how long a heart is watched before its age is believed."""
     lost = []
     for seen in workers:
+        still = still_s.get(seen.worker, 0.0)
         if seen.gone:
             lost.append(Lost(seen, "crashed"))
-        elif believe_silence and seen.silent_s > heartbeat_timeout_s:
+        elif still > heartbeat_timeout_s or (still >= needed_s and seen.silent_s > heartbeat_timeout_s):
             lost.append(Lost(seen, "frozen"))
     return lost

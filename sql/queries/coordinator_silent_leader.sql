@@ -1,5 +1,0 @@
--- A leader whose heartbeat is older than $1 seconds and whose session is still there.
-select l.host, l.pid, l.backend_pid, l.backend_start, l.heartbeat_at
-  from jeet_internal.leader l
-  join pg_stat_activity a on a.pid = l.backend_pid and a.backend_start = l.backend_start
- where l.heartbeat_at < clock_timestamp() - make_interval(secs => $1::float8)
