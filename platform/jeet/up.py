@@ -16,6 +16,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 from jeet import embedded
+from jeet.db.connect import checked_address
 from jeet.db.migrate import migrate
 from jeet.errors import UsageError
 from jeet.settings import Settings
@@ -45,8 +46,8 @@ def run(settings: Settings, workers: int, *, as_json: bool = False) -> None:
 
 async def _supervise(settings: Settings, workers: int, printer: LinePrinter, as_json: bool) -> None:
     async with Supervisor(printer) as supervisor:
-        url = settings.database_url
-        if url is None:
+        url = settings.database_url and checked_address(settings.database_url)
+        if not url:
             supervisor.add(ChildSpec("postgres", _start_postgres(settings.home), signal.SIGINT, 60.0, rank=2))
             url = embedded.place(settings.home).url()
         migrated = await asyncio.to_thread(migrate, url)

@@ -23,7 +23,7 @@ begin
     end loop;
 
     -- Functions may be executed by everybody unless that is taken away; without it, readers could publish.
-    execute 'revoke all on all functions in schema jeet, jeet_internal from public';
+    execute 'revoke all on all functions in schema jeet, jeet_internal, jeet_pgqueuer from public';
 
     if exists (select from pg_roles where rolname = 'jeet_reader') then
         grant usage on schema jeet to jeet_reader;
@@ -49,6 +49,9 @@ begin
                         where c.relnamespace = 'jeet_internal'::regnamespace and c.relkind in ('r', 'p') and not c.relispartition loop
             execute format('grant select, insert, update, delete on %s to jeet_worker', v_table);
         end loop;
+        -- What is deployed is changed by deploys, which are the owner's; a worker only marks functions and streams.
+        revoke insert, update, delete on jeet_internal.migration, jeet_internal.stage, jeet_internal.function_version from jeet_worker;
+        revoke insert, delete on jeet_internal.function, jeet_internal.stream from jeet_worker;
         execute 'grant usage on all sequences in schema jeet_internal to jeet_worker';
         execute 'grant execute on all functions in schema jeet, jeet_internal to jeet_worker';
         -- The maintenance jobs' own tables.

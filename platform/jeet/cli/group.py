@@ -32,7 +32,9 @@ class Group:
     def url(self) -> str:
         """The database: JEET_DATABASE_URL, else the running embedded server of JEET_HOME, else UsageError."""
         if self.settings.database_url:
-            return self.settings.database_url
+            from jeet.db.connect import checked_address
+
+            return checked_address(self.settings.database_url)
         from jeet import embedded
 
         url = embedded.find(self.settings.home)

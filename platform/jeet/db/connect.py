@@ -17,6 +17,8 @@ import asyncpg
 import psycopg
 from psycopg.conninfo import conninfo_to_dict
 
+from jeet.errors import UsageError
+
 if TYPE_CHECKING:
     from asyncpg import Connection
 
@@ -32,6 +34,12 @@ _LIBPQ_ONLY = {
 DRIVER_ERRORS = (asyncpg.PostgresError, asyncpg.InterfaceError, asyncpg.InternalClientError, OSError, TimeoutError)
 """all that asyncpg raises when the database or the way to it fails (the third when a server ends in mid-answer)"""
 
+_NO_ADDRESS = (
+    "JEET_DATABASE_URL is no address of a database; nothing was done. Write postgresql://USER:PASSWORD@HOST:PORT/DATABASE"
+    " with each of %, @, /, :, ?, # and space in the password as %25, %40, %2F, %3A, %3F, %23 and %20,"
+    " or host=HOST port=PORT user=USER password='PASSWORD' dbname=DATABASE"
+)
+
 SESSION = {
     "idle_session_timeout": "0",
     "tcp_keepalives_idle": "5",
@@ -41,6 +49,24 @@ SESSION = {
     "jit": "off",
 }
 """settings of every session of a worker, lease connection included"""
+
+
+def checked_address(database_url: str) -> str:
+    """The address as it is; UsageError if it cannot be understood.
+
+    In words of our own: libpq quotes what it stumbles over, and where a password is not encoded that is the password.
+    """
+    try:
+        parts = conninfo_to_dict(database_url)
+    except psycopg.ProgrammingError:
+        raise UsageError(_NO_ADDRESS) from None
+    hosts = str(parts.get("host") or "").split(",")
+    ports = str(parts.get("port") or "").split(",")
+    if any("@" in host[1:] and not host.startswith("/") for host in hosts):
+        raise UsageError(_NO_ADDRESS)
+    if not all(port == "" or (port.isdecimal() and 0 < int(port) < 65536) for port in ports):
+        raise UsageError(_NO_ADDRESS)
+    return database_url
 
 
 def asyncpg_address(database_url: str) -> str:
