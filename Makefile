@@ -1,5 +1,6 @@
 # make demo   see it work, on real input            make test      prove it
 # make torture  fault runs (make soak: half an hour)    make bench  figures of this machine    make lint    make clean
+# make lock   pin what is installed                   make audit     look the pinned versions up in lists of known faults
 # All of them make their virtualenv first (.ci/setup); a second run starts at once.
 SHELL := /bin/bash
 VENV := $(shell .ci/setup --where)
@@ -7,7 +8,7 @@ RUN := PATH="$(VENV)/bin:$$PATH"
 
 .PHONY: help setup demo test torture soak bench lint format docs clean
 help:
-	@sed -n '1,3s/^# //p' Makefile
+	@sed -n '1,4s/^# //p' Makefile
 
 setup:
 	@.ci/setup
@@ -35,6 +36,16 @@ lint: setup
 format: setup
 	@$(RUN) ruff check --fix .
 	@$(RUN) ruff format .
+
+lock: setup
+	@$(VENV)/bin/python -m venv build/tools && build/tools/bin/pip install --quiet uv
+	@{ sed -n '/^#/p' requirements.lock; build/tools/bin/uv pip compile pyproject.toml --quiet --universal \
+	    --python-version 3.11 --generate-hashes --no-header --no-annotate --no-emit-index-url $(ARGS); } >build/lock
+	@mv build/lock requirements.lock
+
+audit: setup
+	@$(VENV)/bin/python -m venv build/tools && build/tools/bin/pip install --quiet pip-audit
+	@build/tools/bin/pip-audit --strict --disable-pip --require-hashes -r requirements.lock
 
 docs: setup
 	@$(RUN) python docs/generate.py
