@@ -14,10 +14,10 @@ language plpgsql stable security definer set search_path = pg_catalog, pg_temp a
 declare
     c_largest constant int := 1048576 /*event_bytes*/;  -- bytes that an event may have
     c_inline  constant int := 2048;     -- bytes that its value has at most where none is stored out of line
-    -- Keys are joined as they are; how they look in JSON is worked out for all of them at once, if possible.
+    -- Keys are joined as if none needed an escape in JSON; whether that was so is seen at a glance afterwards.
     c_columns constant text := $sql$
         count(*)::int as count, convert_to(string_agg(value::text, E'\n'), 'UTF8') as vals,
-        count(key) as keyed, string_agg(key, E'\n') as keys,
+        count(key) as keyed, '"' || string_agg(key, E'"\n"') || '"' as keys,
         convert_to(string_agg((date_part('epoch', case when jeet_internal.is_time(ts) then ts else published_at end) * 1000)::bigint::text, E'\n'), 'UTF8') as timestamps,
         case when count(headers) > 0 then convert_to(string_agg(coalesce(headers::text, 'null'), E'\n'), 'UTF8') end as headers$sql$;
     v_ends   bigint[];
@@ -97,9 +97,9 @@ begin
         headers := coalesce(headers, '');
         if v_keyed = 0 then
             keys := '';
-        elsif v_keyed = count and v_keys !~ '[\x01-\x09\x0b-\x1f"\\]'
+        elsif v_keyed = count and jeet_internal.are_plain_strings(v_keys)
               and octet_length(v_keys) - octet_length(replace(v_keys, E'\n', '')) = count - 1 then
-            keys := convert_to('"' || replace(v_keys, E'\n', E'"\n"') || '"', 'UTF8');
+            keys := convert_to(v_keys, 'UTF8');
         else
             execute format('select convert_to(string_agg(coalesce(to_json(key)::text, ''null''), E''\n'' order by "offset"), ''UTF8'')
                               from %s where stream_id = %s and partition = %s and "offset" >= %s and "offset" < %s',

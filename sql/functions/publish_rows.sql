@@ -60,7 +60,8 @@ begin
                                       from (select n, suspect, value, key, id, jeet_internal.value_at(value, v_path)::text as key_json, jeet_internal.value_at(value, p_id_path)::text as id_json
                                               from (select n, text::json as value, key, id,
                                                            not v_judged and octet_length(text) > 256 and (octet_length(text) > 1048576 /*event_bytes*/ or jeet_internal.openers(text) > 128 /*depth*/) as suspect
-                                                      from unnest(p_texts, p_keys, p_ids, v_faults) with ordinality e (text, key, id, fault, n)
+                                                      from (select unnest(p_texts) as text, unnest(p_keys) as key, unnest(p_ids) as id, unnest(v_faults) as fault,
+                                                                   generate_series(1, cardinality(p_texts)) as n) e
                                                      where fault is null
                                                     offset 0) parsed
                                             offset 0) located

@@ -113,6 +113,8 @@ async def test_a_commit_of_another_epoch_or_from_another_place_writes_nothing_fo
         Puts(0, None, 1, '"\ud800"', "1"),
         Puts(0, None, 1, '"a\x00"', "1"),
         Puts(0, None, 2, '"a"\n"a"', "1\n2"),
+        Puts(0, None, 2, '"c"\n"c"', "1\n2"),
+        Puts(0, None, 1, '"a"\n"a"', "1\n2"),
         Puts(0, None, 1, json.dumps("k" * 4000 + "".join(map(chr, range(256, 3000)))), "1"),
     ],
     ids=lambda puts: repr((puts.keys, puts.values))[:40],
@@ -123,6 +125,12 @@ async def test_hostile_state_is_refused_whole_and_as_data(
     before = traces(db)
     with pytest.raises(DataRefused):
         await commit(writer, [replace(full(deployed), puts=[hostile])])
+    assert traces(db) == before
+    # Nor if the entries are there, and would only be changed.
+    await commit(writer, [full(deployed)])
+    before = traces(db)
+    with pytest.raises(DataRefused):
+        await commit(writer, [effects(deployed, start=2, end=4, puts=[hostile])])
     assert traces(db) == before
 
 
