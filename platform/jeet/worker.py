@@ -181,6 +181,8 @@ class Worker:
             Lane(str(number), self._lane_settings(), wake, task_loop.lost, clock=self._clock, random=self._random)
             for number in range(settings.lanes)
         ]
+        for lane in task_loop.lanes:
+            lane.peers = [peer for peer in task_loop.lanes if peer is not lane]
         tasks.append(task_loop)
         async with asyncio.TaskGroup() as group:
             looking = group.create_task(task_loop.run(), name="task loop")
@@ -231,7 +233,7 @@ class Worker:
             batch_events=settings.batch_events,
             batch_bytes=settings.batch_bytes,
             slice_s=settings.slice_ms / 1000,
-            memory_bytes=settings.worker_memory_mb * 1024 * 1024 / settings.lanes,
+            memory_bytes=settings.worker_memory_mb * 1024 * 1024,
             max_attempts=settings.max_attempts,
             commit_timeout_s=settings.commit_timeout_s,
             lock_timeout_s=settings.lock_timeout_s,

@@ -1,4 +1,4 @@
-"""A lane runs many tasks: one thread for their guests, connections of its own for their data.
+"""A lane runs tasks: one thread for their guests, connections of its own for their data. share.py says which tasks.
 
     pick -> prepare -> guest -> commit        the commit of one cycle overlaps reading and guests of the next
 
@@ -11,9 +11,11 @@ the old commit to end, and then reads where it left the checkpoint.
 from __future__ import annotations
 
 import asyncio
+import itertools
 from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from random import Random
 from typing import Any
 
@@ -27,6 +29,7 @@ from jeet.task.pause import pause
 from jeet.task.prepare import prepare
 from jeet.task.retry import backoff_s
 from jeet.task.running import Halt, RunningTask, Turn
+from jeet.task.share import LONG_S, Waiting, how_many_to_run, how_many_to_take, is_much
 from jeet.task.state import StateConnection
 from jeet.task.wake import Wake
 from jeet.task.writer import Writer
@@ -39,6 +42,8 @@ CYCLE_BATCHES = 2
 CYCLE_TURNS = 64
 """tasks that one commit may carry, as each may bring one event of any size"""
 
+_turn_numbers = itertools.count(1)
+"""of the turns of all lanes"""
 _TELL_EACH = 30
 """of failures in a row of one task, how many go by between two log lines: a minute or so"""
 
@@ -52,6 +57,7 @@ class LaneSettings:
     batch_bytes: int
     slice_s: float
     memory_bytes: float
+    """of the instances of all lanes"""
     max_attempts: int
     commit_timeout_s: float
     lock_timeout_s: float
@@ -83,6 +89,8 @@ class Lane:
     ) -> None:
         self.name = name
         self.tasks: dict[TaskId, RunningTask] = {}
+        self.peers: Sequence[Lane] = ()
+        """the worker's other lanes"""
         self.state = StateConnection(settings.database_url, settings.commit_timeout_s)
         self._settings = settings
         self._wake = wake
@@ -91,7 +99,10 @@ class Lane:
         self._random = random or Random()
         self._stir = asyncio.Event()
         self._draining = False
-        self._turns = 0
+        self._began_at: float | None = None
+        """when the cycle at hand began"""
+        self._takes_more = False
+        """the cycle at hand is a small one: what little becomes ready meanwhile may wait for it"""
         self._awake: set[RunningTask] = set()
         """tasks that may have something to do; the others have run dry"""
         self._spent_s: dict[FunctionId, float] = defaultdict(float)
@@ -99,6 +110,7 @@ class Lane:
         self._least_spent_s = 0.0
         self._halts: list[tuple[RunningTask, Halt]] = []
         self._writing: asyncio.Task[None] | None = None
+        self._committing: frozenset[RunningTask] = frozenset()
         self._reads = DataConnection(
             settings.database_url, f"jeet-worker fetch {name}", settings.session(), settings.commit_timeout_s + 5
         )
@@ -123,8 +135,10 @@ class Lane:
     # ---- what the task loop calls ----
 
     def add(self, task: RunningTask) -> None:
-        """Run a task from now on."""
+        """Run a task from now on; nothing of it may be under way."""
         self.tasks[task.lease.task_id] = task
+        task.state.use(self.state)
+        task.stir = partial(self._wake_up, task)
         self._wake_up(task)
 
     def load(self, function: FunctionId) -> tuple[int, int]:
@@ -170,7 +184,7 @@ class Lane:
                 self._stir.clear()
                 for task, halt in self._take_halts():
                     await self._halt(task, halt)
-                turns = [] if self._draining else self._pick()
+                turns = [] if self._draining else self._next_turns()
                 if turns:
                     await self._cycle(turns)
                 elif self._writing is None and self._draining:
@@ -180,11 +194,46 @@ class Lane:
         finally:
             await self._close()
 
-    def _pick(self) -> list[Turn]:
-        """Who runs next: functions that used least time, then who waited longest; no more than one commit carries."""
+    def _next_turns(self) -> list[Turn]:
+        """What to run now: of this lane's own, and of what waits in others."""
         now = self._clock.monotonic()
+        ready = self._ready(now)
+        much = is_much([task.work for task in ready])
+        for peer in self.peers:
+            waiting = peer._may_go(now)
+            seen = Waiting([task.work for task in waiting], peer._began_at)
+            for task in waiting[: how_many_to_take(seen, idle=not ready, much=much, now=now)]:
+                peer._hand_over(task, self)
+        if not much:
+            for peer in self.peers:
+                if peer._takes_more and peer._began_at is not None and now - peer._began_at < LONG_S:
+                    for task in self._may_go(now):
+                        self._hand_over(task, peer)
+        return self._pick(self._ready(now))
+
+    def _ready(self, now: float) -> list[RunningTask]:
         ready = [task for task in self._awake if task.may_run(now)]
         self._awake = {task for task in self._awake if now < task.wait_until < float("inf")}.union(ready)
+        return ready
+
+    def _may_go(self, now: float) -> list[RunningTask]:
+        """Tasks that are ready and could be so in another lane just as well; first who has waited longest."""
+        if self._draining:
+            return []
+        going = [task for task in self._awake if task.may_run(now) and self._is_quiet(task)]
+        return sorted(going, key=lambda task: task.last_turn)
+
+    def _is_quiet(self, task: RunningTask) -> bool:
+        return not task.in_cycle and not task.uncommitted and task not in self._committing
+
+    def _hand_over(self, task: RunningTask, lane: Lane) -> None:
+        del self.tasks[task.lease.task_id]
+        self._awake.discard(task)
+        self._guests.close_doomed(task)
+        lane.add(task)
+
+    def _pick(self, ready: list[RunningTask]) -> list[Turn]:
+        """Who runs next: functions that used least time, then who waited longest; no more than one commit carries."""
         if not ready:
             return []
         for task in ready:
@@ -193,10 +242,15 @@ class Lane:
             self._spent_s[function] = max(self._spent_s[function], self._least_spent_s)
         self._least_spent_s = min(self._spent_s[task.lease.function_id] for task in ready)
         ready.sort(key=lambda task: (self._spent_s[task.lease.function_id], task.last_turn))
+        work = [task.work for task in ready]
+        idle = [peer for peer in self.peers if peer._began_at is None and not peer._awake]
+        ready = ready[: how_many_to_run(work, peer_idle=bool(idle))]
+        self._takes_more = not is_much(work)
         turns: list[Turn] = []
         room = CYCLE_BATCHES * self._settings.batch_events
+        share = max(1, room // len(ready))
         for task in ready:
-            turn = task.turn()
+            turn = task.turn(share)
             if turns and (turn.limit > room or len(turns) == CYCLE_TURNS):
                 break
             room -= turn.limit
@@ -204,14 +258,17 @@ class Lane:
         return turns
 
     async def _cycle(self, turns: Sequence[Turn]) -> None:
+        self._began_at = self._clock.monotonic()
         for turn in turns:
             turn.task.in_cycle = True
+        self._stir_peers()
         try:
             if await self._prepare(turns):
                 await self._guests.run(turns)
             if self._writing is not None:
                 await asyncio.shield(self._writing)
         finally:
+            self._began_at = None
             for turn in turns:
                 turn.task.in_cycle = False
         self._settle(turns)
@@ -219,6 +276,7 @@ class Lane:
         if through := [turn for turn in turns if turn.effects is None]:
             self._after(through)
         if work := [turn for turn in turns if turn.effects is not None]:
+            self._committing = frozenset(turn.task for turn in work)
             self._writing = asyncio.create_task(self._write(work), name=f"commit {self.name}")
 
     async def _prepare(self, turns: Sequence[Turn]) -> bool:
@@ -253,8 +311,8 @@ class Lane:
             task, outcome = turn.task, turn.outcome
             if outcome is not None or turn.effects is not None:
                 # Whom the cycle had no time for keeps its place: it comes before those who ran.
-                self._turns += 1
-                task.last_turn = self._turns
+                task.last_turn = next(_turn_numbers)
+                task.spent_s = turn.spent_s
             self._spent_s[task.lease.function_id] += turn.spent_s
             if outcome is not None and not isinstance(outcome, BatchResult | StopTask) and not turn.stale:
                 self._tell(turn, outcome)
@@ -294,7 +352,7 @@ class Lane:
 
         def found(head: Offset | None) -> None:
             cursor.head = head
-            self._wake_up(task)
+            task.stir()
 
         self._wake.dry(task.lease.task_id, cursor.stream, task.lease.partition, cursor.read, found)
 
@@ -302,8 +360,9 @@ class Lane:
         try:
             await self._writer.write(turns)
         finally:
-            self._writing = None
+            self._writing, self._committing = None, frozenset()
             self._after(turns)
+            self._stir_peers()
 
     def _after(self, turns: Sequence[Turn]) -> None:
         """Once the turns are committed or undone."""
@@ -316,14 +375,24 @@ class Lane:
     async def _rest(self) -> None:
         """Until something changes or somebody's pause is over."""
         # Whoever is awake and had no turn is waiting; its pause may have ended since turns were given out.
+        now = self._clock.monotonic()
         ends = [] if self._draining else [task.wait_until for task in self._awake]
-        await pause(self._stir, max(0.0, min(ends) - self._clock.monotonic()) if ends else None)
+        if not self._draining:
+            ends += [peer._began_at + LONG_S for peer in self.peers if peer._began_at is not None and peer._may_go(now)]
+        await pause(self._stir, max(0.0, min(ends) - now) if ends else None)
 
     def _wake_up(self, task: RunningTask) -> None:
         """Consider the task when turns are given out."""
         if not task.dropped and task.lease.task_id in self.tasks:
             self._awake.add(task)
+            if self._began_at is not None:
+                self._stir_peers()
         self._stir.set()
+
+    def _stir_peers(self) -> None:
+        """Have idle lanes look at what waits here."""
+        for peer in self.peers:
+            peer._stir.set()
 
     # ---- tasks that go ----
 
@@ -354,7 +423,7 @@ class Lane:
         self._lost(task)
 
     def _let_go_if_quiet(self, task: RunningTask) -> None:
-        if task.gone is not None and not task.in_cycle and not task.uncommitted:
+        if task.gone is not None and self._is_quiet(task):
             self.tasks.pop(task.lease.task_id, None)
             task.doom()
             self._forget(task)
@@ -369,16 +438,16 @@ class Lane:
     # ---- instances ----
 
     def _bound_memory(self) -> None:
-        """Drop idle instances, least lately used first, while all of them together are too large."""
-        held = [task for task in self.tasks.values() if task.instance is not None]
-        excess = sum(task.memory_bytes for task in held) - self._settings.memory_bytes
+        """Drop idle instances, least lately used first, while all of the worker's together are too large."""
+        held = [(task, lane) for lane in (self, *self.peers) for task in lane.tasks.values() if task.instance]
+        excess = sum(task.memory_bytes for task, _ in held) - self._settings.memory_bytes
         if excess <= 0:
             return
-        for task in sorted(held, key=lambda task: task.last_turn):
-            if not task.in_cycle and not task.uncommitted:
+        for task, lane in sorted(held, key=lambda pair: pair[0].last_turn):
+            if lane._is_quiet(task):
                 excess -= task.memory_bytes
                 task.doom()
-                self._guests.close_doomed(task)
+                lane._guests.close_doomed(task)
                 if excess <= 0:
                     return
 

@@ -46,8 +46,8 @@ FIRST_BATCH = 500
 class _Held:
     """A task whose advisory lock this worker holds."""
 
-    lane: Lane | None = None
-    """None: to be taken, or being given back"""
+    running: bool = False
+    """in one of the lanes; else to be taken, or being given back"""
     epoch: Epoch | None = None
     leaving: asyncio.Task[None] | None = None
     losses: int = 0
@@ -98,7 +98,7 @@ class TaskLoop:
         """A lane gave a task up: its epoch moved or its commit is in doubt. It is taken anew if it is still ours."""
         held = self._held.get(task_id)
         if held is not None and held.leaving is None:
-            held.lane = held.epoch = None
+            held.running, held.epoch = False, None
             held.losses += 1
             if held.losses > 1:
                 held.not_before = self._clock.monotonic() + backoff_s(held.losses, self._random)
@@ -137,20 +137,20 @@ class TaskLoop:
         for task_id, held in self._held.items():
             if task_id not in rows:
                 self._begin_leaving(task_id, held)
-            elif held.lane is not None and held.leaving is None and rows[task_id]["epoch"] != held.epoch:
+            elif held.running and held.leaving is None and rows[task_id]["epoch"] != held.epoch:
                 # A control change: a deploy, a reset, a pause and back. Nothing that runs now can be committed.
-                held.lane.drop(task_id)
-                held.lane = held.epoch = None
+                if (lane := self._lane_of(task_id)) is not None:
+                    lane.drop(task_id)
+                held.running, held.epoch = False, None
         await self._finish_leaving(db)
         missing = [task_id for task_id in rows if task_id not in self._held]
         for task_id in await self._membership.lock(missing) if missing else ():
             self._held[task_id] = _Held()
         await self._take(db, [task_id for task_id in rows if self._may_take(task_id)])
         for task_id, row in rows.items():
-            held_now = self._held.get(task_id)
-            if held_now is not None and held_now.lane is not None:
-                held_now.lane.notice(task_id, has_inbox=row["has_inbox"], sink_full=row["sink_full"])
-        return any(task_id not in self._held or self._held[task_id].lane is None for task_id in rows)
+            if (lane := self._lane_of(task_id)) is not None:
+                lane.notice(task_id, has_inbox=row["has_inbox"], sink_full=row["sink_full"])
+        return any(task_id not in self._held or not self._held[task_id].running for task_id in rows)
 
     # ---- taking ----
 
@@ -158,7 +158,7 @@ class TaskLoop:
         held = self._held.get(task_id)
         return (
             held is not None
-            and held.lane is None
+            and not held.running
             and held.leaving is None
             and held.not_before <= self._clock.monotonic()
         )
@@ -227,7 +227,11 @@ class TaskLoop:
             )
         )
         held = self._held[lease.task_id]
-        held.lane, held.epoch = lane, lease.epoch
+        held.running, held.epoch = True, lease.epoch
+
+    def _lane_of(self, task_id: TaskId) -> Lane | None:
+        """Where the task runs now: lanes hand tasks to one another."""
+        return next((lane for lane in self.lanes if task_id in lane.tasks), None)
 
     def _went_well(self, task_id: TaskId) -> None:
         held = self._held.get(task_id)
@@ -238,10 +242,10 @@ class TaskLoop:
 
     def _begin_leaving(self, task_id: TaskId, held: _Held) -> None:
         if held.leaving is None:
-            held.leaving = asyncio.create_task(self._quiet(task_id, held.lane), name=f"leaving task {task_id}")
+            held.leaving = asyncio.create_task(self._quiet(task_id), name=f"leaving task {task_id}")
 
-    async def _quiet(self, task_id: TaskId, lane: Lane | None) -> None:
-        if lane is not None:
+    async def _quiet(self, task_id: TaskId) -> None:
+        if (lane := self._lane_of(task_id)) is not None:
             await lane.remove(task_id)
         self._stir.set()
 

@@ -18,6 +18,7 @@ from jeet.sandbox.instance import Instance
 from jeet.task.effects import Effects, Events, dead_letters, effects_of
 from jeet.task.program import Program
 from jeet.task.retry import Careful, Verdict, judge
+from jeet.task.share import Work
 from jeet.task.state import TaskState
 
 INBOX_SIZE = 256
@@ -121,7 +122,11 @@ class RunningTask:
     inbox_size: int = INBOX_SIZE
     sink_full: bool = False
     last_turn: int = 0
+    spent_s: float = 0.0
+    """CPU time of its last turn"""
     on_commit: Callable[[], None] = lambda: None
+    stir: Callable[[], None] = lambda: None
+    """has the task's lane consider it; set by the lane"""
     gone: asyncio.Future[None] | None = None
     """set when the task is to stop; done when nothing of it is under way"""
 
@@ -134,14 +139,19 @@ class RunningTask:
             return False  # what runs next reads state from the database, or must be alone in its commit
         return self.has_inbox or self._next_cursor() is not None
 
-    def turn(self) -> Turn:
-        """The next batch; only if `may_run`."""
+    @property
+    def work(self) -> Work:
+        """How much it is known to have to do; where nobody has looked yet, nothing."""
+        return Work(sum(cursor.head - cursor.read for cursor in self.cursors if cursor.head is not None), self.spent_s)
+
+    def turn(self, share: int) -> Turn:
+        """The next batch; only if `may_run`. Of `share` events at most where it is not known how many wait."""
         if self.instance is not None and self.instance.recycle_due:
             self.doom()
         cursor = self._next_cursor()
         if cursor is None or (self.has_inbox and self.careful is None):
             return Turn(self, self.generation, None, self.inbox_size, alone=self.inbox_size == 1)
-        limit = self.size if cursor.head is None else min(self.size, cursor.head - cursor.read)
+        limit = min(self.size, share if cursor.head is None else cursor.head - cursor.read)
         if self.careful is None:
             return Turn(self, self.generation, cursor, limit)
         return Turn(

@@ -96,6 +96,10 @@ class TaskState(StateReader):
         self.ttl_ms: dict[int, float | None] = {}
         """of the collections that were asked for"""
 
+    def use(self, connection: StateConnection) -> None:
+        """Read through this connection from now on: that of the thread which runs the guest."""
+        self._connection = connection
+
     def collection(self, name: str) -> CollectionInfo:
         if not name or len(name.encode(errors="replace")) > _LONGEST_NAME or not storable(name):
             raise CollectionRefused(
