@@ -30,7 +30,7 @@ from jeet.control.membership import Identity, Membership
 from jeet.db.connect import DRIVER_ERRORS
 from jeet.db.migrate import SchemaMismatch, check_schema
 from jeet.errors import StopWorker, UsageError
-from jeet.sandbox.engine import Engine
+from jeet.sandbox.engine import Engine, make_room_for_guests
 from jeet.sandbox.plugin import BUILT_IN, Plugin
 from jeet.settings import Settings
 from jeet.task.lane import Lane, LaneSettings
@@ -56,6 +56,7 @@ PROCESS_NAME = "jeet-worker"
 def main(settings: Settings, database_url: str) -> None:
     """Run until SIGTERM or SIGINT; raises UsageError if the database cannot serve a worker at all."""
     setproctitle(PROCESS_NAME)
+    make_room_for_guests()
     configure(log_format=settings.log_format, level=settings.log_level)
     with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
         runner.run(_run(settings, database_url))

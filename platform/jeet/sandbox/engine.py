@@ -32,10 +32,21 @@ log = logging.getLogger(__name__)
 # Each tick makes a running guest's thread take Python's lock once: often enough for the budgets, and no oftener.
 TICK_S = 0.02
 _IDLE_TICKS = 100
-# Above what QuickJS's own limit (256 KiB of its stack in the plugins seen) needs of native stack, and well below a
-# thread's 8 MiB: deep recursion is then an error in JavaScript, not a trap.
+# Above what QuickJS's own limit (256 KiB of its stack in the plugins seen) needs of native stack, and well below what a
+# thread has: deep recursion is then an error in JavaScript, not a trap.
 WASM_STACK_BYTES = 2 * 1024 * 1024
+LEAST_STACK_BYTES = WASM_STACK_BYTES + 1024 * 1024
+"""what a thread must have for a guest, which takes up to WASM_STACK_BYTES of it, or recursion would end the process"""
+THREAD_STACK_BYTES = 16 * 1024 * 1024
 _CONFIGURATION = f"epochs stack={WASM_STACK_BYTES}"
+
+
+def make_room_for_guests() -> None:
+    """Give threads that start from now on the stack that guests need, whatever this process's own limit is.
+
+    Without a word glibc takes that limit for them, and 2 MiB if there is none.
+    """
+    threading.stack_size(max(THREAD_STACK_BYTES, threading.stack_size()))
 
 
 class Engine:

@@ -59,7 +59,7 @@ class Caller(Protocol):
 
 
 class Instance:
-    """Made by Plugin.instantiate; created, used and closed in one thread."""
+    """Made by Plugin.instantiate; used by one thread at a time."""
 
     def __init__(
         self,

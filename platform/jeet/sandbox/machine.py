@@ -6,7 +6,7 @@ the host answers for its own time, so that a slow database condemns no event. At
 guest's own thread reads, from a word that the driver shares, which event runs. Time without such a look counts for at
 most a tenth of a second, and CPU time for at most half of what an event has: a stopped process condemns none, nor
 does a host that takes the processor away and counts that as use.
-Used in the thread that made it, and no other.
+Used by one thread at a time.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ import wasmtime
 from jeet.errors import PluginError
 from jeet.sandbox import native, wasi
 from jeet.sandbox.call import GuestTrap, TrapKind
-from jeet.sandbox.engine import Engine
+from jeet.sandbox.engine import LEAST_STACK_BYTES, Engine
 from jeet.sandbox.frames import (
     FRAME_MARK,
     HEADER,
@@ -67,6 +67,12 @@ class Machine:
     """An instance of a plugin. `on_frame(op, payload)` answers what the driver asks, or returns None."""
 
     def __init__(self, engine: Engine, pre: wasmtime.InstancePre, memory_bytes: int) -> None:
+        stack = native.stack_bytes()
+        if stack is not None and stack < LEAST_STACK_BYTES:
+            raise PluginError(
+                f"this thread's stack of {stack // 1024} KiB is too small to run JavaScript; allow"
+                f" {LEAST_STACK_BYTES // 1024} KiB or more (ulimit -s)"
+            )
         self._engine = engine
         self._memory_limit = memory_bytes
         self._input = memoryview(b"")

@@ -22,6 +22,7 @@ _VALUE = 16
 """bytes of a wasmtime_val_raw_t"""
 _I32 = 0xFFFFFFFF
 
+_process = ctypes.PyDLL(None)
 _brief = ctypes.PyDLL(str(ffi.filename))
 _memory_data = _brief.wasmtime_memory_data
 _memory_data.argtypes, _memory_data.restype = [ctypes.c_void_p, ctypes.c_void_p], ctypes.c_void_p
@@ -51,6 +52,22 @@ _set_on_tick.argtypes, _set_on_tick.restype = [ctypes.c_void_p, _ON_TICK, ctypes
 _guest_call = ctypes.CDLL(str(ffi.filename)).wasmtime_func_call_unchecked
 _guest_call.argtypes = [ctypes.c_void_p, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_size_t, ctypes.c_void_p]
 _guest_call.restype = ctypes.c_void_p
+
+
+def stack_bytes() -> int | None:
+    """How large this thread's stack is, or may become; None where the system does not tell."""
+    try:
+        describe, measure = _process.pthread_getattr_np, _process.pthread_attr_getstack
+    except AttributeError:
+        return None
+    attributes = ctypes.create_string_buffer(256)  # a pthread_attr_t has 56 bytes, or some more
+    start, size = ctypes.c_void_p(), ctypes.c_size_t()
+    if describe(ctypes.c_void_p(threading.get_ident()), attributes) != 0:
+        return None
+    try:
+        return None if measure(attributes, ctypes.byref(start), ctypes.byref(size)) != 0 else size.value
+    finally:
+        _process.pthread_attr_destroy(attributes)
 
 
 def tick(engine: wasmtime.Engine) -> None:

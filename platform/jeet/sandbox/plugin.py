@@ -55,7 +55,7 @@ class Compiled:
 
 
 class Plugin:
-    """One plugin in one engine. Safe to use from several threads; what it makes belongs to the thread that made it."""
+    """One plugin in one engine. Safe to use from several threads; what it makes is used by one thread at a time."""
 
     def __init__(self, engine: Engine, path: Path) -> None:
         self.path = path

@@ -1,4 +1,4 @@
-"""The thread in which a lane's guests live: their instances are made, used and closed there and nowhere else."""
+"""The thread in which the guests of a lane run. Instances come along with tasks that change lanes."""
 
 from __future__ import annotations
 
