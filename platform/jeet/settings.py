@@ -54,7 +54,7 @@ class Settings:
     batch_bytes: int = 4 * 1024 * 1024
     """most bytes of events of one task in one batch"""
     slice_ms: int = 50
-    """a guest gives the thread back after about this long"""
+    """a guest gives the thread back after about so much CPU time, or four times as long"""
     event_cpu_ms: int = 100
     """CPU time that one event may use"""
     event_wall_ms: int = 2000

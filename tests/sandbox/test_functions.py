@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import time
+from collections.abc import Sequence
 
 import pytest
 
@@ -191,6 +193,25 @@ def test_a_time_slice_ends_a_batch_early_and_the_rest_can_be_given_again(instanc
         runs += 1
     assert seen == list(range(40))
     assert runs > 1
+
+
+class SlowState(MemoryState):
+    """A database that takes its time."""
+
+    def __init__(self, read_s: float) -> None:
+        super().__init__()
+        self.read_s = read_s
+
+    def read(self, collection_id: int, keys: Sequence[str]) -> Sequence[tuple[str, float | None] | None]:
+        time.sleep(self.read_s)
+        return super().read(collection_id, keys)
+
+
+@pytest.mark.parametrize(("slice_ms", "whole"), [(1000, True), (100, False)])
+def test_a_time_slice_is_cpu_time_but_does_not_last_for_ever(instances: Open, slice_ms: float, whole: bool) -> None:
+    instance = instances("stream.map(e => state.s[e] ?? e)", SlowState(0.1), slice_ms=slice_ms)
+    processed = instance.run(batch_of(list(range(12)))).processed
+    assert (processed == 12) is whole
 
 
 def test_sequences_count_the_batches_of_an_instance(instances: Open) -> None:

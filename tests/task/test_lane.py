@@ -341,7 +341,7 @@ async def test_redriven_events_are_read_in_batches_of_bounded_bytes(
 
 def slow(guest: Guest, batch: BatchInput) -> BatchResult:
     """Takes the whole time of a cycle, whatever the clock of its thread says."""
-    time.sleep(0.06)
+    time.sleep(0.1)
     return echo(guest, batch)
 
 

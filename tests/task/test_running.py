@@ -8,7 +8,7 @@ from jeet.task.running import next_size
 
 
 @pytest.mark.parametrize(
-    ("size", "count", "processed", "took_s", "expected"),
+    ("size", "count", "processed", "spent_s", "expected"),
     [
         (500, 500, 500, 0.001, 1000),  # quick: grows by steps
         (3000, 3000, 3000, 0.010, 4000),  # to the limit
@@ -21,6 +21,6 @@ from jeet.task.running import next_size
     ],
 )
 def test_a_batch_is_as_large_as_fits_into_a_time_slice(
-    size: int, count: int, processed: int, took_s: float, expected: int
+    size: int, count: int, processed: int, spent_s: float, expected: int
 ) -> None:
-    assert next_size(size, count, processed, took_s, slice_s=0.05, most=4000) == expected
+    assert next_size(size, count, processed, spent_s, slice_s=0.05, most=4000) == expected

@@ -152,7 +152,7 @@ class InstanceSpec:
     """JSON Schema 2020-12 of the events"""
     limits: Limits = field(default_factory=Limits)
     slice_ms: float = 50.0
-    """a batch ends early after about this long"""
+    """a batch ends early after about so much CPU time, or four times as long"""
     cache_entries: int = 50_000
     cache_bytes: int = 8 * 1024 * 1024
     """bounds of the state cache inside the guest"""

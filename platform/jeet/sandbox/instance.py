@@ -148,9 +148,9 @@ class Instance:
             raise
 
     def _drive(self, batch: BatchInput) -> None:
-        ends = time.monotonic() + self._spec.slice_ms / 1000
-        limits = self._budget
-        budget = Budget(cpu_s=limits.cpu_s, wall_s=limits.wall_s, slice_ends=ends, events=batch.count)
+        slice_s, limits = self._spec.slice_ms / 1000, self._budget
+        budget = Budget(cpu_s=limits.cpu_s, wall_s=limits.wall_s, slice_s=slice_s, events=batch.count)
+        self._machine.begin_slice()
         try:
             self._call(budget)
             waits = 0
@@ -159,7 +159,7 @@ class Instance:
                 waits += 1
                 if waits > batch.count + 1:
                     raise GuestViolation("the guest ended its call without a result", suspects=self._suspects(batch))
-                self._machine.give(b"wait", b"over" if time.monotonic() > ends else b"")
+                self._machine.give(b"wait", b"over" if self._machine.slice_is_over(slice_s) else b"")
                 self._call(budget)
         except GuestTrap as trap:
             if self._machine.host_error is not None:

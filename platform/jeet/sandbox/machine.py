@@ -42,6 +42,8 @@ from jeet.sandbox.frames import (
 
 _STDERR_KEPT = 16 * 1024
 _LONGEST_WAIT_COUNTED_S = 0.1
+SLICE_PATIENCE = 4
+"""times as long as a slice's CPU time that a batch may take: a host that is short of CPU must not make batches small"""
 _ASKING = frozenset((OP_READ, OP_SCAN, OP_COLLECTION))
 """what the host works for, as long as a database takes"""
 
@@ -52,8 +54,8 @@ class Budget:
 
     cpu_s: float = 0.1
     wall_s: float = 2.0
-    slice_ends: float | None = None
-    """when the batch is asked to end early (time.monotonic); a batch may take several calls"""
+    slice_s: float | None = None
+    """CPU time after which the batch is asked to end early; a batch may take several calls (begin_slice)"""
     events: int | None = None
     """how many events the batch has; None: this is no batch"""
 
@@ -93,6 +95,8 @@ class Machine:
         """whether the batch's result has come: what still runs after it runs on an event's budget"""
         self._host_since = 0.0
         self._watch: list[float] = [0.0] * 5
+        self._slice_began: tuple[float, float] | None = None
+        """when the batch's first call began: time, and the guest's CPU time"""
         self.notes: dict[str, int] = {}
         """addresses that callers keep in this machine"""
         self.store = wasmtime.Store(engine.wasm)
@@ -304,8 +308,24 @@ class Machine:
         self.has_finished = False
         now = time.monotonic()
         # event seen, CPU time counted for it, time counted for it, last look, CPU time then
-        self._watch = [self.word(PROGRESS), 0.0, 0.0, now, self._guest_cpu()]
+        cpu = self._guest_cpu()
+        self._watch = [self.word(PROGRESS), 0.0, 0.0, now, cpu]
+        if self._slice_began is None:
+            self._slice_began = (now, cpu)
         self._context.set_deadline(1)
+
+    def begin_slice(self) -> None:
+        """What is called next begins a batch."""
+        self._slice_began = None
+
+    def slice_is_over(self, slice_s: float, now: float | None = None, cpu: float | None = None) -> bool:
+        """Whether the batch at hand has had its CPU time, or far more time than that takes."""
+        if self._slice_began is None:
+            return False
+        began_at, cpu_then = self._slice_began
+        now = time.monotonic() if now is None else now
+        cpu = self._guest_cpu() if cpu is None else cpu
+        return cpu - cpu_then > slice_s or now - began_at > slice_s * SLICE_PATIENCE
 
     def _guest_cpu(self) -> float:
         return time.thread_time() - self._host_cpu
@@ -341,7 +361,7 @@ class Machine:
             self._stopped = ("timeout", f"took longer than {wall_s * 1000:.0f} ms (event_wall_ms)")
             return False
         self.set_word(TIME, self._clock())
-        if budget.slice_ends is not None and watch[3] > budget.slice_ends:
+        if budget.slice_s is not None and self.slice_is_over(budget.slice_s, watch[3], cpu):
             self.set_word(STOP, 1.0)
         return True
 

@@ -11,6 +11,7 @@ from dataclasses import replace
 from jeet.clock import Clock
 from jeet.sandbox.call import BatchResult
 from jeet.sandbox.instance import Instance
+from jeet.sandbox.machine import SLICE_PATIENCE
 from jeet.task.running import RunningTask, Turn
 from jeet.task.state import StateConnection
 from jeet.telemetry import logger
@@ -26,7 +27,7 @@ class GuestThread:
     """Runs turns one after another, beside the event loop, and reads state for them."""
 
     def __init__(self, name: str, state: StateConnection, *, cycle_s: float, stall_s: float, clock: Clock) -> None:
-        """After `cycle_s` no further turn begins; a call of `stall_s` waits for an answer that got lost."""
+        """After `cycle_s` of CPU time no further turn begins; a call of `stall_s` waits for an answer that got lost."""
         self._state = state
         self._cycle_s = cycle_s
         self._stall_s = stall_s
@@ -56,15 +57,15 @@ class GuestThread:
     # ---- in the thread ----
 
     def _run(self, turns: Sequence[Turn]) -> None:
-        ends_at = self._clock.monotonic() + self._cycle_s
+        ends_at = self._clock.monotonic() + self._cycle_s * SLICE_PATIENCE
         made = -1
-        spent_s = time.thread_time()
+        began_s = spent_s = time.thread_time()
         for turn in turns:
             if turn.events is None or turn.effects is not None or turn.stale:
                 continue
-            if made >= 0 and (self._clock.monotonic() > ends_at or made > MOST_MADE_BYTES):
+            over = spent_s - began_s > self._cycle_s or self._clock.monotonic() > ends_at
+            if made >= 0 and (over or made > MOST_MADE_BYTES):
                 return
-            began_at = self._clock.monotonic()
             try:
                 self._call(turn)
             except Exception as error:  # noqa: BLE001 - whatever it is concerns this batch only, and `settle` judges it
@@ -72,7 +73,6 @@ class GuestThread:
             made = max(made, 0) + _size(turn.outcome)
             before_s, spent_s = spent_s, time.thread_time()
             turn.spent_s = spent_s - before_s
-            turn.took_s = self._clock.monotonic() - began_at
 
     def _call(self, turn: Turn) -> None:
         task, events = turn.task, turn.events

@@ -66,8 +66,6 @@ class Turn:
     outcome: BatchResult | Exception | None = None
     """None: not run"""
     effects: Effects | None = None
-    took_s: float = 0.0
-    """how long the guest ran"""
     spent_s: float = 0.0
     """CPU time of the thread that ran it"""
 
@@ -76,16 +74,16 @@ class Turn:
         return self.task.dropped or self.generation != self.task.generation
 
 
-def next_size(size: int, count: int, processed: int, took_s: float, slice_s: float, most: int) -> int:
+def next_size(size: int, count: int, processed: int, spent_s: float, slice_s: float, most: int) -> int:
     """How many events the next batch may have, after one of `count`: as many as fit well into a time slice.
 
     What does not fit is read again, which costs; so a batch aims at less than a slice, and grows by steps.
     """
     if processed < count:
         return max(1, processed * 4 // 5)
-    if count < size or took_s <= 0:
+    if count < size or spent_s <= 0:
         return size
-    return max(1, min(most, size * 2, int(count / took_s * slice_s * 0.8)))
+    return max(1, min(most, size * 2, int(count / spent_s * slice_s * 0.8)))
 
 
 @dataclass(eq=False)
@@ -224,7 +222,7 @@ class RunningTask:
             self.size,
             turn.events.batch.count,
             result.processed,
-            turn.took_s,
+            turn.spent_s,
             self.program.slice_ms / 1000,
             self.most_events,
         )
