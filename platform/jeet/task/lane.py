@@ -29,7 +29,7 @@ from jeet.task.pause import pause
 from jeet.task.prepare import prepare
 from jeet.task.retry import backoff_s
 from jeet.task.running import Halt, RunningTask, Turn
-from jeet.task.share import LONG_S, Waiting, how_many_to_run, how_many_to_take, is_much
+from jeet.task.share import PATIENCE_S, Waiting, how_many_to_run, how_many_to_take, is_much
 from jeet.task.state import StateConnection
 from jeet.task.wake import Wake
 from jeet.task.writer import Writer
@@ -101,8 +101,8 @@ class Lane:
         self._draining = False
         self._began_at: float | None = None
         """when the cycle at hand began"""
-        self._takes_more = False
-        """the cycle at hand is a small one: what little becomes ready meanwhile may wait for it"""
+        self._small = False
+        """there is not much in the cycle at hand"""
         self._awake: set[RunningTask] = set()
         """tasks that may have something to do; the others have run dry"""
         self._spent_s: dict[FunctionId, float] = defaultdict(float)
@@ -201,12 +201,12 @@ class Lane:
         much = is_much([task.work for task in ready])
         for peer in self.peers:
             waiting = peer._may_go(now)
-            seen = Waiting([task.work for task in waiting], peer._began_at)
+            seen = peer._seen(waiting)
             for task in waiting[: how_many_to_take(seen, idle=not ready, much=much, now=now)]:
                 peer._hand_over(task, self)
         if not much:
             for peer in self.peers:
-                if peer._takes_more and peer._began_at is not None and now - peer._began_at < LONG_S:
+                if peer._seen(()).is_worth_waiting_for(now):
                     for task in self._may_go(now):
                         self._hand_over(task, peer)
         return self._pick(self._ready(now))
@@ -222,6 +222,9 @@ class Lane:
             return []
         going = [task for task in self._awake if task.may_run(now) and self._is_quiet(task)]
         return sorted(going, key=lambda task: task.last_turn)
+
+    def _seen(self, waiting: Sequence[RunningTask]) -> Waiting:
+        return Waiting([task.work for task in waiting], self._began_at, self._small)
 
     def _is_quiet(self, task: RunningTask) -> bool:
         return not task.in_cycle and not task.uncommitted and task not in self._committing
@@ -245,7 +248,7 @@ class Lane:
         work = [task.work for task in ready]
         idle = [peer for peer in self.peers if peer._began_at is None and not peer._awake]
         ready = ready[: how_many_to_run(work, peer_idle=bool(idle))]
-        self._takes_more = not is_much(work)
+        self._small = not is_much(work)
         turns: list[Turn] = []
         room = CYCLE_BATCHES * self._settings.batch_events
         share = max(1, room // len(ready))
@@ -378,7 +381,9 @@ class Lane:
         now = self._clock.monotonic()
         ends = [] if self._draining else [task.wait_until for task in self._awake]
         if not self._draining:
-            ends += [peer._began_at + LONG_S for peer in self.peers if peer._began_at is not None and peer._may_go(now)]
+            ends += [
+                peer._began_at + PATIENCE_S for peer in self.peers if peer._began_at is not None and peer._may_go(now)
+            ]
         await pause(self._stir, max(0.0, min(ends) - now) if ends else None)
 
     def _wake_up(self, task: RunningTask) -> None:

@@ -13,7 +13,10 @@ from dataclasses import dataclass
 MUCH_EVENTS = 400
 """events known to wait that are worth another lane"""
 LONG_S = 0.02
-"""how long what is ready waits for the cycle at hand of its lane while another lane is idle; CPU time of a long turn"""
+"""CPU time of a turn that is worth another lane"""
+PATIENCE_S = 0.1
+"""how long what is ready waits for a small cycle of its lane while another lane is idle: a host short of CPU time makes
+cycles last, and more of them would not help it"""
 
 
 @dataclass(frozen=True)
@@ -34,6 +37,12 @@ class Waiting:
     """of its tasks that may run and change lanes, first that which has waited longest"""
     began_at: float | None
     """when its cycle began; None: it is in none"""
+    small: bool
+    """there is not much in its cycle"""
+
+    def is_worth_waiting_for(self, now: float) -> bool:
+        """Whether its cycle will soon be over, as far as one can tell."""
+        return self.began_at is not None and self.small and now < self.began_at + PATIENCE_S
 
 
 def is_much(work: Sequence[Work]) -> bool:
@@ -50,7 +59,7 @@ def how_many_to_take(peer: Waiting, *, idle: bool, much: bool, now: float) -> in
         return 0
     if peer.began_at is None:  # about to run them: together with what is ready here they cost less
         return 0 if is_much(peer.work) else len(peer.work)
-    if idle and (is_much(peer.work) or now >= peer.began_at + LONG_S):
+    if idle and (is_much(peer.work) or not peer.is_worth_waiting_for(now)):
         return (len(peer.work) + 1) // 2
     return 0
 
