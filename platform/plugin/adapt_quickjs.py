@@ -74,6 +74,11 @@ REPLACEMENTS = {
         ),
         # The reason why there is no message is the same.
         '"Invalid error message"': '"out of memory"',
+        # Code cut short for want of memory is read past its end by what resolves the names in it.
+        "    int scope;\n\n    cc.bc_buf = bc_buf": (
+            "    int scope;\n\n    if (dbuf_error(&s->byte_code)) {\n        JS_ThrowOutOfMemory(ctx);\n"
+            "        return -1;\n    }\n    cc.bc_buf = bc_buf"
+        ),
         # When there is no memory for the error either, QuickJS throws null; the plugin keeps an error ready.
         "throw JS_NULL to avoid recursing */\n        obj = JS_NULL;": (
             "throw one that is ready */\n        extern JSValue jeet_out_of_memory(JSContext *ctx);\n"
@@ -83,8 +88,12 @@ REPLACEMENTS = {
 }
 
 
+# What the plugin's own C sees of the inside of values (src/inside.h): compiled in the same unit, behind all else.
+ENDS = {"quickjs.c": '\n#include "../src/inside_quickjs.h"\n'}
+
+
 def adapt(file: str, source: str) -> str:
-    """A source file with its replacements, and the charges and checks at the start of each function named for it."""
+    """A source file with its replacements and end, and the charges and checks at the start of each function named."""
     for old, new in REPLACEMENTS.get(file, {}).items():
         if source.count(old) != 1:
             raise ValueError(f"{file} has {source.count(old)} times {old}")
@@ -98,4 +107,4 @@ def adapt(file: str, source: str) -> str:
         source, count = head.subn(rf"\g<0>{first}", source)
         if count != 1:
             raise ValueError(f"{file} defines {name} {count} times")
-    return source
+    return source + ENDS.get(file, "")

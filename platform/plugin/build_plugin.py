@@ -39,7 +39,7 @@ C_STACK_BYTES = 1 << 20
 
 FLAGS = ("-target", "wasm32-wasi", "-mexec-model=reactor", "-O3", "-DNDEBUG", "-D_GNU_SOURCE", "-fvisibility=hidden")
 OWN_FLAGS = ("-std=gnu11", "-Wall", "-Wextra", "-Werror", f"-DJEET_C_STACK_BYTES={C_STACK_BYTES}", "-Iquickjs")
-THIRD_PARTY_FLAGS = ("-w", "-include", "src/charge.h")
+THIRD_PARTY_FLAGS = ("-w", "-include", "src/charge.h", "-Iquickjs")
 LINK_FLAGS = ("-nostartfiles", "-Wl,--no-entry", "-Wl,--strip-all", f"-Wl,-z,stack-size={C_STACK_BYTES}")
 THIRD_PARTY_UNITS = ("quickjs.c", "libregexp.c", "libunicode.c", "dtoa.c")
 # initialize-runtime runs the constructors itself, as hosts of Javy plugins call nothing else before it.

@@ -117,7 +117,33 @@ def test_memory_that_is_given_back_can_be_used_again_and_again(maker: Maker) -> 
 
 
 PARTS = r"""
+const { openEvents, parseEvent, closeEvents, jsonText, putRow, putText, popRow, takeColumn, clearColumn } = Javy.Jeet;
+const bytes = (text) => new TextEncoder().encode(text);
+const columns = [Javy.Jeet.newColumn(), Javy.Jeet.newColumn('key')];
 const parts = [
+  () => {
+    try {
+      const first = '{"a":[1,"two",{"b":"grüße 語"}],"key":1.25,"' + 'long'.repeat(20) + '":{}}';
+      openEvents(bytes(first + '\n[[[["' + 'é'.repeat(300) + '"]]]]'), bytes('"k"\n"l"'));
+      return JSON.stringify([parseEvent(0), parseEvent(1)]).length;
+    } finally { closeEvents(); }
+  },
+  () => {
+    let rows = 0;
+    for (const column of columns) {
+      clearColumn(column);
+      for (let i = 0; i < 20; i += i % 3 + 1) {
+        try {
+          if (i % 4) putRow(column, i, { key: 'user' + i, text: 'é🌍'.repeat(i), deep: [[{ i }], 1.5] }, 5000, 9, 100);
+          else putText(column, i, '"' + 'text'.repeat(i * 9) + '"', i % 3 ? undefined : '"a key"');
+          rows++;
+          if (i % 5 === 0) { popRow(column); rows--; }
+        } finally { if (takeColumn(column, rows)[0] !== rows) throw new Error('a row is half there'); }
+      }
+      rows = 0;
+    }
+  },
+  () => jsonText({ a: ['rope '.repeat(100) + 'x'.repeat(300), { b: 1 / 3 }], key: '\u2028' }, 10000, 9).length,
   () => JSON.parse('{"a":[1,2,{"b":"c"}],"d":{"e":null}}', (k, v) => v),
   () => JSON.stringify({ a: [1, 'two', { three: 3n.toString() }], toJSON() { return [this.a] } }, null, 2),
   () => [5, 3, 1].sort((a, b) => a - b).map((x) => x * 2).filter(Boolean).flatMap((x) => [x, x]).join('-'),

@@ -1,4 +1,5 @@
-"""Every test of the sandbox runs on the built-in plugin and, if JEET_JAVY_PLUGIN names one, on that one too."""
+"""Every test of the sandbox runs on the built-in plugin, on the same without what it has beyond Javy, and on an
+official one if JEET_JAVY_PLUGIN names it."""
 
 from __future__ import annotations
 
@@ -15,10 +16,10 @@ from jeet.sandbox.call import BatchInput, Fault, InstanceSpec, OutputStream
 from jeet.sandbox.engine import Engine
 from jeet.sandbox.instance import Instance
 from jeet.sandbox.limits import Limits
-from jeet.sandbox.plugin import Plugin
+from jeet.sandbox.plugin import BUILT_IN, Plugin
 from jeet.testing import LocalFunction, MemoryState
 
-from .stream_io import with_stream_io
+from .stream_io import with_stream_io, without_extras
 
 OFFICIAL = os.environ.get("JEET_JAVY_PLUGIN")
 
@@ -42,10 +43,12 @@ def engine(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Engine]:
     engine.close()
 
 
-@pytest.fixture(scope="session", params=["built-in", "official"])
+@pytest.fixture(scope="session", params=["built-in", "ordinary", "official"])
 def plugin(request: pytest.FixtureRequest, engine: Engine, tmp_path_factory: pytest.TempPathFactory) -> Plugin:
     if request.param == "built-in":
         return engine.load_plugin(None)
+    if request.param == "ordinary":
+        return engine.load_plugin(without_extras(BUILT_IN, tmp_path_factory.mktemp("ordinary")))
     if not OFFICIAL:
         pytest.skip("JEET_JAVY_PLUGIN names no official Javy plugin")
     return engine.load_plugin(with_stream_io(Path(OFFICIAL), tmp_path_factory.mktemp("plugin")))

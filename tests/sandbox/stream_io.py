@@ -23,6 +23,21 @@ def with_stream_io(path: Path, folder: Path) -> Path:
     return changed
 
 
+def without_extras(path: Path, folder: Path) -> Path:
+    """The built-in plugin as an ordinary Javy plugin: its exports and members beyond the ABI go by other names."""
+    wasm = path.read_bytes()
+    for known, other in (
+        (b"\0Jeet\0", b"\0none\0"),
+        (b"jeet-call", b"none-call"),
+        (b"jeet-eval-module", b"none-eval-module"),
+    ):
+        assert wasm.count(known) == 1, known
+        wasm = wasm.replace(known, other)
+    changed = folder / f"ordinary-{path.name}"
+    changed.write_bytes(wasm)
+    return changed
+
+
 # i32.const 1; i32.store8 offset=40: the configuration's event_loop(true)
 _LOOP_ON = bytes.fromhex("200c41013a0028")
 _LOOP_OFF = bytes.fromhex("200c41003a0028")

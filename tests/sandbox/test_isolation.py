@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import json
 import time
+from dataclasses import replace
 
 import pytest
 
-from jeet.sandbox.call import GuestTrap, OutputStream
+from jeet.sandbox.call import GuestTrap, OutputStream, StateConfig
 from jeet.sandbox.limits import Limits
 from jeet.testing import MemoryState
 
@@ -400,3 +402,29 @@ def test_an_event_that_uses_state_with_no_stack_left_corrupts_nothing(instances:
         committed = result.sequence
         fresh = instances(source, state, outputs=outputs, limits=limits).run(batch_of([{"read": 1}]))
         assert values(fresh.outputs[0].values)[-1] == seen
+
+
+def test_an_event_that_is_no_json_is_a_fault_of_its_own(instances: Open) -> None:
+    texts = [b'{"a":1}', b'{"a":', b'{"a":3}x', b'\xef\xbb\xbf{"a":1}', b'{"a":"\\u00e9\xc3\xa9"}']
+    batch = replace(batch_of([0] * len(texts)), values=b"\n".join(texts))
+    result = instances("stream.map(e => e.a)").run(batch)
+    assert values(result.outputs[0].values) == [1, "éé"]
+    assert result.outputs[0].sources == [0, 4]
+    assert [fault.index for fault in result.faults] == [1, 2, 3]
+    assert all(fault.error.startswith("SyntaxError: ") for fault in result.faults)
+
+
+def test_what_comes_with_an_event_is_there_after_state_has_been_read(instances: Open) -> None:
+    state = MemoryState({"a": StateConfig()})
+    state.collection("a")
+    state.rows[1] = {f"k{i}": (json.dumps("x" * 9000), None) for i in range(3)}
+    parts = "state.a[e].length, context.timestamp, context.key, context.headers.h, context.offset"
+    source = f"stream.map((e, context) => [{parts}])"
+    events = ["k0", "k1", "k2"]
+    result = instances(source, state).run(
+        batch_of(events, keys=["a", "b", "c"], first=5, headers=[{"h": event} for event in events])
+    )
+    assert result.faults == []
+    assert values(result.outputs[0].values) == [
+        [9000, 1_700_000_000_000 + i, "abc"[i], event, 5 + i] for i, event in enumerate(events)
+    ]

@@ -2,6 +2,9 @@
  * global before user code runs; nothing here can be reached in another way. */
 #include <string.h>
 
+#include "bytes.h"
+#include "columns.h"
+#include "loop.h"
 #include "state.h"
 #include "plugin.h"
 
@@ -18,6 +21,11 @@ static JSValue entries = JS_UNDEFINED;   /* name -> function, an object without 
 static JSValue namespace = JS_UNDEFINED; /* of the module that jeet-eval-module evaluated last */
 
 void jeet_extras_reset(JSContext *ctx) {
+    jeet_loop_reset(ctx);
+    jeet_columns_reset(ctx);
+    jeet_events_reset(ctx);
+    jeet_json_reset(ctx);
+    jeet_areas_reset(ctx);
     JS_FreeValue(ctx, entries);
     JS_FreeValue(ctx, namespace);
     entries = namespace = JS_UNDEFINED;
@@ -181,6 +189,8 @@ static const JSCFunctionListEntry members[] = {
     JS_CFUNC_MAGIC_DEF("inputBytes", 1, get_input, 1),
     JS_CFUNC_DEF("output", 1, add_output),
     JS_CFUNC_DEF("clearOutput", 0, clear_output),
+    JS_CFUNC_DEF("runEvents", 7, jeet_run_events),
+    JS_CFUNC_DEF("takeResult", 0, jeet_take_result),
     JS_CFUNC_DEF("eventWords", 0, jeet_event_words),
     JS_CFUNC_DEF("stateTables", 1, jeet_state_tables),
 };
@@ -188,6 +198,9 @@ static const JSCFunctionListEntry members[] = {
 int jeet_add_extras(JSContext *ctx, JSValueConst javy) {
     JSValue jeet = JS_NewObject(ctx);
     if (JS_IsException(jeet)) return -1;
-    if (JS_SetPropertyFunctionList(ctx, jeet, members, sizeof members / sizeof *members) < 0) return -1;
+    if (JS_SetPropertyFunctionList(ctx, jeet, members, sizeof members / sizeof *members) < 0 ||
+        JS_SetPropertyFunctionList(ctx, jeet, jeet_event_members, jeet_event_member_count) < 0 ||
+        JS_SetPropertyFunctionList(ctx, jeet, jeet_column_members, jeet_column_member_count) < 0)
+        return -1;
     return JS_DefinePropertyValueStr(ctx, javy, "Jeet", jeet, JS_PROP_C_W_E);
 }

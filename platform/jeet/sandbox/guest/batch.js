@@ -12,12 +12,28 @@ let mustSettle = true; // false: the source has nothing that could start a promi
 const NEVER_SETTLES = 'the promise of this event never settles: nothing is left that could resolve it';
 const MAX_ERROR = 16384;
 
+// The events as the host sent them, and one of them as a value. The native parser reads the bytes; what it gives up is for
+// JSON.parse to judge, as everything is without it.
+let eventBytes = null;
+let eventTexts = null;
+
+function parseInScript(i) {
+  if (eventTexts === null) eventTexts = decoder.decode(eventBytes).split('\n');
+  return parse(eventTexts[i]);
+}
+
+function parseNatively(i) {
+  const value = native.parseEvent(i);
+  return value === undefined ? parseInScript(i) : value;
+}
+
+const parseEvent = native === null ? parseInScript : parseNatively;
+
 const batch = {
   count: 0,
   first: 0,
   offsets: null,
   attempt: 1,
-  texts: [],
   parsed: null, // events parsed ahead by a prefetch
   bytes: null,
   keyTexts: null,
@@ -35,7 +51,9 @@ const batch = {
     this.skip = head.skip;
     this.skipAt = 0;
     this.bytes = sections;
-    this.texts = decoder.decode(sections[1]).split('\n');
+    eventBytes = sections[1];
+    eventTexts = null;
+    if (native !== null) native.openEvents(sections[1], sections[2]);
     this.parsed = null;
     this.keyTexts = null;
     this.timestamps = null;
@@ -44,7 +62,9 @@ const batch = {
   },
 
   close() {
-    this.texts = [];
+    eventBytes = null;
+    eventTexts = null;
+    if (native !== null) native.closeEvents();
     this.parsed = null;
     this.keyTexts = null;
     this.timestamps = null;
@@ -81,13 +101,14 @@ const batch = {
     return this.offsets === null ? this.first + i : this.offsets[i];
   },
 
-  // The event as a value, for looking at only: its own turn parses it afresh or takes this one over.
+  // The event as a value, for looking at only: its own turn parses it afresh or takes this one over. The native parser is
+  // faster than keeping it.
   valueAt(i) {
-    if (i === shared[INDEX]) return parse(this.texts[i]);
+    if (i === shared[INDEX] || native !== null) return parseEvent(i);
     if (this.parsed === null) this.parsed = new Map();
     let value = this.parsed.get(i);
     if (value === undefined) {
-      value = parse(this.texts[i]);
+      value = parseEvent(i);
       this.parsed.set(i, value);
     }
     return value;
@@ -101,7 +122,7 @@ const batch = {
         return ahead;
       }
     }
-    return parse(this.texts[i]);
+    return parseEvent(i);
   },
 };
 
@@ -117,7 +138,15 @@ function runBatch(sections) {
   shared[CAREFUL] = head.careful || head.count === 1 ? 1 : 0;
   beginStateBatch(head.number, head.committed, head.now);
   if (only === null) goOn(0);
+  else if (mayRunNatively()) runNatively();
   else goOnWithOne(0);
+}
+
+function beginEvent(index) {
+  shared[PROGRESS] = index;
+  shared[SERIALS] += 1;
+  shared[SERIAL] = shared[SERIALS];
+  shared[INDEX] = index;
 }
 
 // What can still fail an event comes first; after it, what it did stays.
@@ -137,9 +166,48 @@ function isSkipped(index) {
   return true;
 }
 
-// The way of most functions: one handler, whose result goes to the sink.
+function mayRunNatively() {
+  const { column } = only.next[0];
+  return native !== null && !mustSettle && !handlerTakesContext && (column === null || column.rows.writesKeys);
+}
+
+// The way of most functions, on the built-in plugin: its loop runs events as long as all is usual. One that it leaves in
+// the middle is brought to its end here, and one whose text it leaves to JSON.parse is run here.
+function runNatively() {
+  const { count, skip } = batch;
+  const { handler } = only;
+  const { column } = only.next[0];
+  let i = 0;
+  while (i < count) {
+    if (mustEnd(i)) return finish(i);
+    if (isSkipped(i)) {
+      i += 1;
+      continue;
+    }
+    const end = batch.skipAt < skip.length ? skip[batch.skipAt] : count;
+    try {
+      i = native.runEvents(handler, column === null ? -1 : column.rows.id, i, end, outputLimit, depthLimit, shared[KEY_LIMIT]);
+      if (i === end || (shared[SERIAL] === 0 && mustEnd(i))) continue;
+      if (shared[SERIAL] === 0) {
+        beginEvent(i);
+        takeResult(handler(parseEvent(i)));
+      } else {
+        takeResult(native.takeResult());
+      }
+      endEvent();
+    } catch (error) {
+      i = shared[INDEX];
+      fail(i, error);
+    }
+    shared[SERIAL] = 0;
+    i += 1;
+  }
+  return finish(count);
+}
+
+// The same for what a handler may need beside its event: a context, promises, or another plugin.
 function goOnWithOne(start) {
-  const { count, texts } = batch;
+  const { count } = batch;
   const { handler } = only;
   const { column } = only.next[0];
   const withContext = handlerTakesContext;
@@ -149,11 +217,9 @@ function goOnWithOne(start) {
     shared[PROGRESS] = i;
     if (shared[STOP] !== 0 && i > 0) return finish(i);
     if (hasSkips && isSkipped(i)) continue;
-    shared[SERIALS] += 1;
-    shared[SERIAL] = shared[SERIALS];
-    shared[INDEX] = i;
+    beginEvent(i);
     try {
-      const event = batch.parsed === null ? parse(texts[i]) : batch.take(i);
+      const event = batch.parsed === null ? parseEvent(i) : batch.take(i);
       let result = withContext ? handler(event, newContext(i)) : handler(event);
       if (mayWait) {
         if (result !== null && typeof result === 'object' && typeof result.then === 'function') {
@@ -191,9 +257,7 @@ function goOn(start) {
     shared[PROGRESS] = i;
     if (mustEnd(i)) return finish(i);
     if (isSkipped(i)) continue;
-    shared[SERIALS] += 1;
-    shared[SERIAL] = shared[SERIALS];
-    shared[INDEX] = i;
+    beginEvent(i);
     try {
       const waiting = runSteps(entrySteps, batch.take(i), newContext(i));
       if (native !== null) {
@@ -325,4 +389,5 @@ function finish(processed) {
   for (let i = 0; i < columnSections.length; i++) sections.push(columnSections[i]);
   for (let i = 0; i < stateSections.length; i++) sections.push(stateSections[i]);
   sendSections(OP_RESULT, sections);
+  clearOutputs();
 }

@@ -77,7 +77,7 @@ function answer(act) {
 }
 
 function serve() {
-  const sections = receive();
+  const sections = receive(COMMANDS);
   if (sections === null) return;
   const command = decoder.decode(sections[0]);
   const rest = sections.slice(1);

@@ -59,6 +59,7 @@ function userStack(stack) {
     const found = /function\.mjs:(\d+)/.exec(line);
     if (found !== null && +found[1] >= DRIVER_LINES) continue;
     if (line.trim() === '' || line.includes('(native)') && kept.length === 0) continue;
+    if (line.endsWith(' runEvents (native)')) continue; // the loop that called the handler
     kept.push(line);
   }
   return kept.join('\n');

@@ -22,8 +22,10 @@ const MAX_INTEGER = 9007199254740991;
 // What the built-in plugin has beyond Javy, or null.
 const native = typeof Javy.Jeet === 'object' ? takeExtras(Javy.Jeet) : null;
 
-function takeExtras({ register, namespace, drainJobs, takeRejection, memoryUsage, eventWords, stateTables }) {
-  return { register, namespace, drainJobs, takeRejection, memoryUsage, eventWords, stateTables };
+function takeExtras(extras) {
+  const taken = {};
+  for (const name of ownKeys(extras)) taken[name] = extras[name];
+  return freeze(taken);
 }
 
 function hidden(target, name, value) {

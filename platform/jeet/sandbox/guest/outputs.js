@@ -2,6 +2,7 @@
 // not reach them. A failed event's outputs are taken out again.
 //
 // A column says nothing of sources while event i made exactly value i, and nothing of keys while each is its event's key.
+// The built-in plugin keeps the rows as bytes (platform/plugin/src/columns.c); any other plugin, as texts here.
 
 const columns = [];
 const columnsByName = new Map();
@@ -41,12 +42,10 @@ function tooManyOutputs() {
   throw new RangeError(`an event may make at most ${outputsPerEvent} outputs (outputs_per_event)`);
 }
 
-class Column {
-  constructor(index, declared) {
-    this.index = index;
-    this.name = declared.name;
-    this.path = declared.key === null || declared.key === undefined ? null : declared.key.split('.');
-    this.field = this.path !== null && this.path.length === 1 ? this.path[0] : null;
+// Where a column's rows are. put() writes a value that is plain, or answers with a code that says why not (strict.js); both give the length of what
+// they have written, and a row is there whole or not at all.
+class ScriptRows {
+  constructor() {
     this.clear();
   }
 
@@ -56,21 +55,17 @@ class Column {
     this.sources = null; // null: value i was made by event i
   }
 
-  add(value, keyText, where) {
-    if (added.length >= outputsPerEvent) tooManyOutputs();
-    this.place(jsonText(value, where, outputLimit, 'output_bytes'), value, keyText, where);
+  put() {
+    return WRITE_UNUSUAL;
   }
 
-  place(text, value, keyText, where) {
+  putText(text, keyText) {
     const { values } = this;
     const at = values.length;
-    if (keyText === undefined && this.path !== null) keyText = this.keyOf(value, where);
     if (this.sources === null && at !== shared[INDEX]) this.explainSources();
     if (this.keys === null && keyText !== undefined) this.explainKeys();
     if (this.keys !== null && keyText === undefined) keyText = batch.keyTextAt(shared[INDEX]);
-    const before = added.length;
     try {
-      added.push(this);
       if (this.sources !== null) this.sources.push(shared[INDEX]);
       if (this.keys !== null) this.keys.push(keyText);
       values.push(text);
@@ -79,26 +74,9 @@ class Column {
       values.length = at;
       if (this.sources !== null) this.sources.length = at;
       if (this.keys !== null) this.keys.length = at;
-      added.length = before;
       throw error;
     }
-    shared[TEXT_LENGTH] += text.length;
-  }
-
-  keyOf(value, where) {
-    let found = value;
-    if (this.field !== null) {
-      found = found === null || typeof found !== 'object' ? undefined : found[this.field];
-    } else {
-      for (let i = 0; i < this.path.length; i++) {
-        found = found === null || typeof found !== 'object' ? undefined : found[this.path[i]];
-      }
-    }
-    if (typeof found === 'string') {
-      const known = keyTexts.get(found);
-      if (known !== undefined) return known;
-    }
-    return outputKey(found, `${where}.${this.path.join('.')}, the key of stream ${stringify(this.name)},`);
+    return text.length;
   }
 
   explainSources() {
@@ -115,28 +93,105 @@ class Column {
     this.keys = keys;
   }
 
-  // The same for the one result of a handler, as the event's last act: nothing can fail after it.
-  addResult(value) {
-    if (added.length >= outputsPerEvent) tooManyOutputs();
-    const text = jsonText(value, 'the result', outputLimit, 'output_bytes');
-    const { values } = this;
-    if (this.path === null && this.sources === null && this.keys === null && values.length === shared[INDEX]) {
-      shared[TEXT_LENGTH] += text.length;
-      values.push(text);
-    } else {
-      this.place(text, value, undefined, 'the result');
-    }
-  }
-
-  takeBack() {
+  pop() {
     this.values.pop();
     if (this.sources !== null) this.sources.pop();
     if (this.keys !== null) this.keys.pop();
   }
+
+  // Adds the sections of all rows; says how many there are, and whether with keys and with sources.
+  collect(processed, sections) {
+    const count = this.values.length;
+    if (count === 0) return [0, 0, 0];
+    if (this.sources === null && count !== processed) this.explainSources();
+    const { keys, sources } = this;
+    sections.push(encoder.encode(this.values.join('\n'))); // bytes at once: memory holds each text as few times as can be
+    this.values = [];
+    if (keys !== null) sections.push(encoder.encode(keys.join('\n')));
+    if (sources !== null) sections.push(new Uint8Array(new Uint32Array(sources).buffer));
+    this.clear();
+    return [count, keys === null ? 0 : 1, sources === null ? 0 : 1];
+  }
+}
+
+class NativeRows {
+  constructor(path) {
+    this.id = native.newColumn(path !== null && path.length === 1 ? path[0] : undefined);
+    this.writesKeys = path === null || path.length === 1;
+  }
+
+  clear() {
+    native.clearColumn(this.id);
+  }
+
+  put(value) {
+    return this.writesKeys ? native.putRow(this.id, shared[INDEX], value, outputLimit, depthLimit, shared[KEY_LIMIT]) : WRITE_UNUSUAL;
+  }
+
+  putText(text, keyText) {
+    return native.putText(this.id, shared[INDEX], text, keyText);
+  }
+
+  pop() {
+    native.popRow(this.id);
+  }
+
+  collect(processed, sections) {
+    const [count, values, keys, sources] = native.takeColumn(this.id, processed);
+    if (count === 0) return [0, 0, 0];
+    sections.push(values);
+    if (keys >= 0) sections.push(keys);
+    if (sources >= 0) sections.push(sources);
+    return [count, keys >= 0 ? 1 : 0, sources >= 0 ? 1 : 0];
+  }
+}
+
+const Rows = native === null ? ScriptRows : NativeRows;
+
+class Column {
+  constructor(index, declared) {
+    this.index = index;
+    this.name = declared.name;
+    this.path = declared.key === null || declared.key === undefined ? null : declared.key.split('.');
+    this.rows = new Rows(this.path);
+  }
+
+  add(value, keyText, where) {
+    if (added.length >= outputsPerEvent) tooManyOutputs();
+    const length = this.place(value, keyText, where);
+    try {
+      added.push(this);
+    } catch (error) {
+      this.rows.pop();
+      throw error;
+    }
+    shared[TEXT_LENGTH] += length;
+  }
+
+  // The one result of a handler, as the event's last act: nothing can fail after it.
+  addResult(value) {
+    if (added.length >= outputsPerEvent) tooManyOutputs();
+    shared[TEXT_LENGTH] += this.place(value, undefined, 'the result');
+  }
+
+  place(value, keyText, where) {
+    const length = keyText === undefined ? this.rows.put(value) : WRITE_UNUSUAL;
+    if (length >= 0) return length;
+    const text = jsonText(value, where, outputLimit, 'output_bytes');
+    return this.rows.putText(text, keyText === undefined && this.path !== null ? this.keyOf(value, where) : keyText);
+  }
+
+  keyOf(value, where) {
+    let found = value;
+    for (let i = 0; i < this.path.length; i++) {
+      found = found === null || typeof found !== 'object' ? undefined : found[this.path[i]];
+    }
+    return outputKey(found, `${where}.${this.path.join('.')}, the key of stream ${stringify(this.name)},`);
+  }
 }
 
 function takeBackOutputs() {
-  for (let i = added.length - 1; i >= 0; i--) added[i].takeBack();
+  for (let i = added.length - 1; i >= 0; i--) added[i].rows.pop();
   added.length = 0;
 }
 
@@ -150,15 +205,11 @@ function declareOutputs(declared) {
 
 function collectOutputs(processed, header, sections) {
   for (let c = 0; c < columns.length; c++) {
-    const column = columns[c];
-    const count = column.values.length;
-    if (count === 0) continue;
-    if (column.sources === null && count !== processed) column.explainSources();
-    header.push([c, count, column.keys === null ? 0 : 1, column.sources === null ? 0 : 1]);
-    sections.push(encoder.encode(column.values.join('\n'))); // bytes at once: memory holds each text as few times as can be
-    column.values = [];
-    if (column.keys !== null) sections.push(encoder.encode(column.keys.join('\n')));
-    if (column.sources !== null) sections.push(new Uint8Array(new Uint32Array(column.sources).buffer));
-    column.clear();
+    const [count, keyed, sourced] = columns[c].rows.collect(processed, sections);
+    if (count > 0) header.push([c, count, keyed, sourced]);
   }
+}
+
+function clearOutputs() {
+  for (let c = 0; c < columns.length; c++) columns[c].rows.clear();
 }

@@ -1,6 +1,7 @@
 // What may leave an event: JSON that says exactly what the value said. Nothing is dropped, rounded or turned to null.
 //
-// jsonText(value, where, …) is the only way from a value to text. Refused by name: undefined, functions, symbols, BigInt,
+// jsonText(value, where, …) is the only way from a value to text, and so is an output's row (outputs.js). The native writer
+// takes what is plain (its answers are WRITE_…); the rest, and the words for what is refused, are here. Refused by name: undefined, functions, symbols, BigInt,
 // NaN and the infinities, integers past 2^53-1, NUL and lone surrogates in strings and names, cycles and anything deeper
 // than the limit, sparse arrays, objects that JSON would write as {} or lose (Map, Set, Promise, RegExp, Error, buffers).
 // A toJSON method (Date has one) is followed, and its answer is held to the same rules.
@@ -168,7 +169,18 @@ function strict(key, value) {
 }
 
 
-function jsonText(value, where, limit, limitName) {
+const WRITE_UNUSUAL = -1;
+const WRITE_REFUSED = -2;
+
+const jsonText = native === null ? scriptText : nativeText;
+
+function nativeText(value, where, limit, limitName) {
+  const text = native.jsonText(value, limit, depthLimit);
+  if (typeof text === 'string') return text;
+  return text === WRITE_REFUSED ? carefulText(value, where, limit, limitName) : scriptText(value, where, limit, limitName);
+}
+
+function scriptText(value, where, limit, limitName) {
   if (shared[CAREFUL] !== 0) return carefulText(value, where, limit, limitName);
   const outer = room; // a toJSON may come here again
   room = limit;

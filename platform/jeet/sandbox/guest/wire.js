@@ -17,9 +17,12 @@ const OP_TIME = 8;
 
 const encoder = new TextEncoder();
 const decoder = new TextDecoder();
-const FIRST_BUFFER = 65536; // at least 8192, so that a plugin's own buffering is passed by
 const KEPT_BUFFER = 4194304;
-let inbox = new Uint8Array(FIRST_BUFFER);
+// A batch's columns are read while answers come in, so each has a buffer of its own: of at least 8192 bytes, so that a
+// plugin's own buffering is passed by.
+const COMMANDS = 0;
+const ANSWERS = 1;
+const inboxes = [new Uint8Array(65536), new Uint8Array(16384)];
 
 function writeAll(bytes) {
   let done = writeSync(2, bytes);
@@ -50,7 +53,19 @@ function putU32(bytes, at, value) {
 
 const SENT_AT_ONCE = 262144; // a write costs more than copying this much
 
-function sendSections(op, sections) {
+// A section is a text, bytes, or an area of the native parts by its number.
+const sendSections = native === null ? sendInScript : sendNatively;
+
+function sendNatively(op, sections) {
+  const encoded = [];
+  for (let i = 0; i < sections.length; i++) {
+    const part = sections[i];
+    encoded.push(typeof part === 'string' ? encoder.encode(part) : part);
+  }
+  native.sendAreas(op, encoded);
+}
+
+function sendInScript(op, sections) {
   const encoded = [];
   const start = 4 + 4 * sections.length;
   let length = start;
@@ -82,21 +97,22 @@ function u32(bytes, at) {
   return (bytes[at] | (bytes[at + 1] << 8) | (bytes[at + 2] << 16) | (bytes[at + 3] << 24)) >>> 0;
 }
 
-// One message of the host as byte sections, or null if it has none. The sections live until the next receive.
-function receive() {
-  let have = readSync(0, inbox);
+// One message of the host as byte sections, or null if it has none. The sections live until the next receive of their kind.
+function receive(kind) {
+  let bytes = inboxes[kind];
+  let have = readSync(0, bytes);
   if (have <= 0) return null;
   while (have < 4) {
-    const n = readSync(0, inbox.subarray(have));
+    const n = readSync(0, bytes.subarray(have));
     if (n <= 0) throw new InternalFault('a message of the host was cut off');
     have += n;
   }
-  const total = u32(inbox, 0) + 4;
-  let bytes = inbox;
-  if (total > inbox.length) {
-    bytes = new Uint8Array(total);
-    bytes.set(inbox);
-    if (total <= KEPT_BUFFER) inbox = bytes;
+  const total = u32(bytes, 0) + 4;
+  if (total > bytes.length) {
+    const larger = new Uint8Array(total);
+    larger.set(bytes);
+    if (total <= KEPT_BUFFER) inboxes[kind] = larger;
+    bytes = larger;
   }
   while (have < total) {
     const n = readSync(0, bytes.subarray(have, total));
@@ -120,7 +136,7 @@ function ask(op, request) {
 }
 
 function answerOf() {
-  const sections = receive();
+  const sections = receive(ANSWERS);
   if (sections === null) throw new InternalFault('the host gave no answer');
   return sections;
 }
