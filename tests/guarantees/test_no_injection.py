@@ -15,6 +15,7 @@ from psycopg import sql
 
 from house.deployed import deploy, put_state
 from jeet.cli import main
+from jeet.cli.output import visible
 from jeet.db.sql import query
 
 EVIL = {
@@ -113,7 +114,8 @@ def filled(words: list[str], name: str) -> list[str]:
 
 
 def one_line(text: str) -> bool:
-    return text == "" or (text.endswith("\n") and text[:-1].isprintable())
+    """One line, with nothing in it that could command a terminal."""
+    return text == "" or (text.endswith("\n") and visible(text[:-1]) == text[:-1])
 
 
 @pytest.mark.parametrize("name", EVIL)
@@ -149,15 +151,13 @@ def _try(canary: Callable[[], Any], name: str, commands: list[list[str]], capsys
         assert canary() == before, argv
 
 
-@pytest.mark.parametrize("name", ["quote", "above", "line break", "NUL", "half a pair", "escape", "64 bytes", "empty"])
+@pytest.mark.parametrize("name", ["quote", "above", "line break", "NUL", "half a pair", "escape", "long"])
 def test_nothing_is_deployed_under_a_name_that_is_none(
     canary: Callable[[], Any], name: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     before = canary()
     for flags in DEPLOYS:
         argv = ["deploy", "code.js", *filled(flags, EVIL[name])]
-        if name == "empty":
-            continue
         assert main.run(argv) == 1, argv
         told = capsys.readouterr().err
         assert one_line(told), (argv, told)
