@@ -20,7 +20,7 @@ typedef enum { DONE, LEFT, THREW } Outcome;
 
 /* The event has run; what it returned is an output, or nothing. Takes the result. */
 static Outcome take_result(JSContext *ctx, uint32_t event, JSValue result, int32_t column, const JeetRules *rules) {
-    JeetWriting done = jeet_event.lives == 0 ? JEET_WROTE : JEET_UNUSUAL;
+    JeetWriting done = jeet_event.lives == 0 ? JEET_WROTE : jeet_state_settle(ctx, rules->depth);
     if (done == JEET_WROTE && column >= 0 && !JS_IsUndefined(result) && !JS_IsNull(result)) {
         uint32_t bytes = 0;
         done = jeet_column_add(ctx, column, event, result, rules, &bytes);
@@ -32,7 +32,7 @@ static Outcome take_result(JSContext *ctx, uint32_t event, JSValue result, int32
     }
     JS_FreeValue(ctx, result);
     if (done == JEET_NO_MEMORY) return THREW;
-    if (jeet_event.changes != 0) jeet_state_keep(ctx);
+    if (jeet_event.changes != 0 || jeet_event.lives != 0) jeet_state_keep(ctx);
     jeet_event.serial = 0;
     return DONE;
 }

@@ -88,6 +88,8 @@ static uint32_t undo_count, undo_room;
 static List lives;
 static List wanted; /* what the host is asked for now */
 
+static JeetBytes settled; /* the text of one live object */
+
 static Entry *last; /* what event last_of touched last */
 static double last_of;
 
@@ -381,7 +383,8 @@ static JSValue thaw(JSContext *ctx, Entry *entry) {
     size_t len;
     const char *text = JS_ToCStringLen(ctx, &len, entry->value);
     if (!text) return JS_EXCEPTION;
-    JSValue live = JS_ParseJSON(ctx, text, len, "<state>");
+    JSValue live = jeet_json_parse(ctx, (const uint8_t *)text, len);
+    if (JS_IsUndefined(live)) live = JS_ParseJSON(ctx, text, len, "<state>");
     JS_FreeCString(ctx, text);
     if (!JS_IsException(live)) add_live(ctx, entry, JS_DupValue(ctx, live));
     return live;
@@ -415,6 +418,46 @@ static bool fill(JSContext *ctx, Entry *entry, const char *text, size_t len, dou
     if (!isnan(expires)) entry->expires = expires;
     set_value(ctx, entry, kind, value);
     return true;
+}
+
+/* The text of a live object, if it is another one than before. */
+static bool settle_text(JSContext *ctx, Entry *entry, const JeetBytes *text) {
+    bool ascii = true;
+    for (uint32_t i = 0; ascii && i < text->len; i++) ascii = text->data[i] < 0x80;
+    if (!entry->assigned && ascii && JS_VALUE_GET_TAG(entry->value) == JS_TAG_STRING) {
+        JeetText before = jeet_text(entry->value);
+        if (!before.wide && before.len == text->len && memcmp(before.units, text->data, text->len) == 0) return true;
+    }
+    JSValue value = JS_NewStringLen(ctx, (const char *)text->data, text->len);
+    if (JS_IsException(value)) return false;
+    if (!entry->assigned && JS_IsStrictEqual(ctx, value, entry->value)) {
+        JS_FreeValue(ctx, value);
+        return true;
+    }
+    if (!change_room(ctx, entry->table)) {
+        JS_FreeValue(ctx, value);
+        return false;
+    }
+    save(ctx, entry);
+    mark_changed(entry);
+    account(entry, text->len);
+    jeet_event.text_length += text->len;
+    set_value(ctx, entry, TEXT, value);
+    return true;
+}
+
+JeetWriting jeet_state_settle(JSContext *ctx, uint32_t depth) {
+    JeetWriting done = JEET_WROTE;
+    for (uint32_t i = 0; done == JEET_WROTE && i < lives.count; i++) {
+        Entry *entry = lives.items[i];
+        if (entry->kind != TEXT || JS_IsUndefined(entry->live)) continue;
+        touch(entry);
+        done = jeet_json_write(ctx, &settled, entry->live, jeet_event.value_limit, depth);
+        if (done == JEET_WROTE && !settle_text(ctx, entry, &settled))
+            done = JEET_NO_MEMORY;
+        jeet_bytes_clear(ctx, &settled);
+    }
+    return done;
 }
 
 /* The objects that user code sees. */
@@ -1246,6 +1289,7 @@ void jeet_state_reset(JSContext *ctx) {
     js_free(ctx, undo);
     list_free(ctx, &lives);
     list_free(ctx, &wanted);
+    jeet_bytes_free(ctx, &settled);
     for (int i = 0; has_traps && i < TRAPS; i++) JS_FreeValue(ctx, traps[i]);
     JS_FreeValue(ctx, wanted_object);
     tables = NULL;
