@@ -11,7 +11,14 @@ LITTLE, MUCH, LONG = Work(3, 0.001), Work(MUCH_EVENTS, 0.001), Work(1, LONG_S)
 
 @pytest.mark.parametrize(
     ("work", "expected"),
-    [([], False), ([LITTLE] * 8, False), ([MUCH], True), ([Work(MUCH_EVENTS // 2, 0.0)] * 2, True), ([LONG], True)],
+    [
+        ([], False),
+        ([LITTLE] * 8, False),
+        ([MUCH], True),
+        ([Work(MUCH_EVENTS // 2, 0.0)] * 2, True),
+        ([LONG], True),
+        ([Work(1, 0.0, starts=True)], True),
+    ],
 )
 def test_many_events_or_long_turns_are_much(work: list[Work], expected: bool) -> None:
     assert is_much(work) is expected

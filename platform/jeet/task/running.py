@@ -140,7 +140,8 @@ class RunningTask:
     @property
     def work(self) -> Work:
         """How much it is known to have to do; where nobody has looked yet, nothing."""
-        return Work(sum(cursor.head - cursor.read for cursor in self.cursors if cursor.head is not None), self.spent_s)
+        known = sum(cursor.head - cursor.read for cursor in self.cursors if cursor.head is not None)
+        return Work(known, self.spent_s, starts=self.instance is None)
 
     def turn(self, share: int) -> Turn:
         """The next batch; only if `may_run`. Of `share` events at most where it is not known how many wait."""

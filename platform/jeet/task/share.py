@@ -27,6 +27,8 @@ class Work:
     """known to wait"""
     spent_s: float
     """CPU time of its last turn"""
+    starts: bool = False
+    """it has no instance yet: making one takes longer than a small batch"""
 
 
 @dataclass(frozen=True)
@@ -47,7 +49,9 @@ class Waiting:
 
 def is_much(work: Sequence[Work]) -> bool:
     """Whether it is so much that more than one lane should work on it."""
-    return sum(each.events for each in work) >= MUCH_EVENTS or any(each.spent_s >= LONG_S for each in work)
+    return sum(each.events for each in work) >= MUCH_EVENTS or any(
+        each.starts or each.spent_s >= LONG_S for each in work
+    )
 
 
 def how_many_to_take(peer: Waiting, *, idle: bool, much: bool, now: float) -> int:
