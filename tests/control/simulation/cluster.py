@@ -265,7 +265,8 @@ class SimulatedLane:
     ) -> None:
         self.name = name
         self.state = None
-        self._tasks: dict[TaskId, RunningTask] = {}
+        self.tasks: dict[TaskId, RunningTask] = {}
+        self.peers: list[SimulatedLane] = []
         self._busy: TaskId | None = None
         self._on_lost = on_lost
         self._random = random
@@ -275,22 +276,22 @@ class SimulatedLane:
         self._db = DataConnection("simulated", f"jeet-worker commit {name}", {"lock_timeout": "5000"}, 35.0)
 
     def add(self, task: RunningTask) -> None:
-        self._tasks[task.lease.task_id] = task
+        self.tasks[task.lease.task_id] = task
         self._stir.set()
 
     def load(self, _function: FunctionId) -> tuple[int, int]:
-        return len(self._tasks), len(self._tasks)
+        return len(self.tasks), len(self.tasks)
 
     def notice(self, task_id: TaskId, *, has_inbox: bool, sink_full: bool) -> None:
         pass
 
     async def remove(self, task_id: TaskId) -> None:
-        self._tasks.pop(task_id, None)
+        self.tasks.pop(task_id, None)
         async with self._quiet:
             await self._quiet.wait_for(lambda: self._busy != task_id)
 
     def drop(self, task_id: TaskId) -> None:
-        self._tasks.pop(task_id, None)
+        self.tasks.pop(task_id, None)
 
     def drain(self) -> None:
         self._draining = True
@@ -299,13 +300,13 @@ class SimulatedLane:
     async def run(self) -> None:
         try:
             while not self._draining:
-                if not self._tasks:
+                if not self.tasks:
                     self._stir.clear()
                     await self._stir.wait()
                     continue
-                task_id = sorted(self._tasks)[int(self._random.random() * len(self._tasks))]
-                task = self._tasks[task_id]
-                await asyncio.sleep(2 * BATCH_S * self._random.random() / len(self._tasks))
+                task_id = sorted(self.tasks)[int(self._random.random() * len(self.tasks))]
+                task = self.tasks[task_id]
+                await asyncio.sleep(2 * BATCH_S * self._random.random() / len(self.tasks))
                 self._busy = task_id
                 await self._commit(task_id, task)
                 async with self._quiet:
@@ -330,8 +331,8 @@ class SimulatedLane:
         if not lost:
             cursor.committed = cursor.read = end  # type: ignore[assignment]
             task.on_commit()
-        elif self._tasks.get(task_id) is task:
-            del self._tasks[task_id]
+        elif self.tasks.get(task_id) is task:
+            del self.tasks[task_id]
             self._on_lost(task_id)
 
 
