@@ -39,12 +39,19 @@ class Client:
         self.real = real
         self.model = model
         self.worker: int | None = None
+        self.buried = False
+
+    @property
+    def backend_pid(self) -> int:
+        is_psycopg = isinstance(self.real, psycopg.Connection)
+        return int(self.real.info.backend_pid if is_psycopg else self.real.get_server_pid())
 
 
 class Both:
     def __init__(self, url: str, db: psycopg.Connection) -> None:
         self.url = url
         self.db = db
+        self.clients: list[Client] = []
         self.loop = Loop(Random(0), hesitation=0.0)
         self.model = Postgres(self.loop, TASKS)
         self.stream: int = db.execute("select min(stream_id) from jeet_internal.checkpoint").fetchone()[0]  # type: ignore[index]
@@ -52,7 +59,9 @@ class Both:
         assert self.first == 1
 
     def lease_session(self, name: str) -> Client:
-        return Client(name, psycopg.connect(self.url, autocommit=True), self.model.connect(None, "jeet-worker lease"))
+        real = psycopg.connect(self.url, autocommit=True)
+        self.clients.append(Client(name, real, self.model.connect(None, "jeet-worker lease")))
+        return self.clients[-1]
 
     async def session(self, name: str) -> Client:
         return Client(name, await connect(self.url, name), self.model.connect(None, name))
@@ -95,17 +104,21 @@ class Both:
             return answer.sqlstate
         return answer
 
-    async def end(self, client: Client) -> None:
+    def end(self, client: Client) -> None:
         """Its backend is ended."""
-        pid = (
-            client.real.info.backend_pid
-            if isinstance(client.real, psycopg.Connection)
-            else client.real.get_server_pid()
-        )
-        self.db.execute("select pg_terminate_backend(%s, 5000)", (pid,))
         self.model.end(client.model)
+        self._bury()
+
+    def _bury(self) -> None:
+        """Wait until the backends that one of the statements ended are gone, with their locks."""
+        for client in self.clients:
+            if not client.model.alive and not client.buried:
+                self.db.execute("select pg_terminate_backend(%s, 10000)", (client.backend_pid,))
+                client.buried = True
 
     def tables(self) -> tuple[Any, Any]:
+        self._bury()
+
         def fetch(text: str) -> list[Any]:
             return self.db.execute(text.encode()).fetchall()
 
@@ -174,7 +187,7 @@ async def test_both_answer_alike(database_url: str, db: psycopg.Connection, seed
 
     async def crash() -> None:
         client = leases.pop(random.randrange(len(leases)))
-        await both.end(client)
+        both.end(client)
         client.real.close()
 
     async def judge() -> None:
