@@ -11,7 +11,7 @@ import pytest
 
 PACKAGE = Path(__file__).resolve().parent.parent / "platform" / "jeet"
 
-BASE = {"errors", "ids", "clock", "settings", "telemetry", "limits"}
+BASE = {"errors", "ids", "clock", "own_task", "settings", "telemetry", "limits"}
 MAY_IMPORT: dict[str, set[str]] = {
     "errors": set(),
     "ids": set(),

@@ -20,6 +20,7 @@ from jeet.control.leadership import LeadershipLost, become_leader, session, wait
 from jeet.control.upkeep import keep_up
 from jeet.db.connect import DRIVER_ERRORS
 from jeet.db.migrate import SchemaMismatch, check_schema
+from jeet.own_task import in_own_task
 from jeet.settings import Settings
 from jeet.telemetry import configure, logger
 
@@ -59,7 +60,7 @@ async def again_and_again(
         started_s = clock.monotonic()
         try:
             await asyncio.to_thread(_check_schema, database_url)
-            await work(settings, database_url, stop)
+            await in_own_task(work(settings, database_url, stop))
         except* LeadershipLost as group:
             log.warning("leadership lost", reason=str(_first(group)))
         except* SchemaMismatch as group:

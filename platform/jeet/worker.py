@@ -30,6 +30,7 @@ from jeet.control.membership import Identity, Membership
 from jeet.db.connect import DRIVER_ERRORS
 from jeet.db.migrate import SchemaMismatch, check_schema
 from jeet.errors import StopWorker, UsageError
+from jeet.own_task import in_own_task
 from jeet.sandbox.engine import Engine, make_room_for_guests
 from jeet.sandbox.plugin import BUILT_IN, Plugin
 from jeet.settings import Settings
@@ -113,7 +114,7 @@ class Worker:
         """One incarnation from joining to leaving; what ended it, or None if it left in good order."""
         try:
             await asyncio.to_thread(self._check_schema)
-            await self._live(plugin)
+            await in_own_task(self._live(plugin))
         except Exception as error:  # noqa: BLE001 - whatever it is, a new incarnation finds everything in the database
             first = _first(error)
             if isinstance(first, UsageError) and not isinstance(first, SchemaMismatch):

@@ -37,7 +37,7 @@ async def test_work_that_loses_the_database_is_begun_again(error: Exception, dat
             group.create_task(_fail(error))
 
     async with asyncio.timeout(30):
-        await coordinator._again_and_again("work", work, Settings(), database_url, stop)
+        await coordinator.again_and_again("work", work, Settings(), database_url, stop)
     assert runs == 3
 
 
