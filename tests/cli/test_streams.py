@@ -128,7 +128,15 @@ def test_following_prints_what_comes_until_its_limit_or_ctrl_c(
     db.execute("select jeet.publish('orders', '{\"n\":0}')")
     command = [sys.executable, "-m", "jeet.cli", "tail", "orders", "--follow"]
     limited = subprocess.Popen([*command, "--limit=4"], env=environment, stdout=subprocess.PIPE, text=True)
-    endless = subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    endless = subprocess.Popen(
+        command,
+        env=environment,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        # What a shell starts in the background ignores Ctrl-C, and so would what that starts.
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
+    )
     assert limited.stdout is not None
     assert endless.stdout is not None
     assert limited.stdout.readline() == endless.stdout.readline() == '{"n":0}\n'
