@@ -178,13 +178,15 @@ class Column {
     const length = keyText === undefined ? this.rows.put(value) : WRITE_UNUSUAL;
     if (length >= 0) return length;
     const text = jsonText(value, where, outputLimit, 'output_bytes');
-    return this.rows.putText(text, keyText === undefined && this.path !== null ? this.keyOf(value, where) : keyText);
+    return this.rows.putText(text, keyText === undefined && this.path !== null ? this.keyOf(text, where) : keyText);
   }
 
-  keyOf(value, where) {
-    let found = value;
+  // The key that stands in the text: the value may say something else each time it is asked (getters, toJSON).
+  keyOf(text, where) {
+    let found = parse(text);
     for (let i = 0; i < this.path.length; i++) {
-      found = found === null || typeof found !== 'object' ? undefined : found[this.path[i]];
+      const name = this.path[i];
+      found = found === null || typeof found !== 'object' || isArray(found) || !hasOwn(found, name) ? undefined : found[name];
     }
     return outputKey(found, `${where}.${this.path.join('.')}, the key of stream ${stringify(this.name)},`);
   }
