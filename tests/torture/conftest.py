@@ -1,7 +1,7 @@
 """Seed, rounds and figures of the torture tests.
 
 JEET_SEED gives the seed (else a new one each run, printed with every failure), JEET_ROUNDS how often each drill is
-repeated: twice in an ordinary run, more in `make torture`.
+repeated: once in an ordinary run, more in `make torture`.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ def seed(figures: Figures, request: pytest.FixtureRequest) -> int:
 
 @pytest.fixture(scope="session")
 def rounds() -> int:
-    return int(os.environ.get("JEET_ROUNDS", "2"))
+    return int(os.environ.get("JEET_ROUNDS", "1"))
 
 
 @pytest.fixture(scope="session")

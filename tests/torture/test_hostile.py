@@ -71,8 +71,8 @@ def test_a_function_that_tampers_harms_nobody_but_itself(database_url: str, tric
         cluster.deploy(TOTALS_JS, "totals", "--partitions=2")
         cluster.deploy(hostile, "hostile", "--source=events", "--sink=spoils", "--key=userId")
         pid = cluster.workers()[0].pid
-        for _ in range(5):
-            publish(cluster.db, "events", generator.events(100))
+        for _ in range(4):
+            publish(cluster.db, "events", generator.events(25))
         cluster.drain("totals")
         wait_for(
             lambda: cluster.value("select sum(lag) from jeet.lag where function = 'hostile'") == 0,
