@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import random
 import signal
@@ -95,8 +96,12 @@ def test_all_workers_killed_on_jeet_up_are_respawned_and_totals_stay_exact(
     try:
 
         def workers() -> list[psutil.Process]:
-            children = psutil.Process(up.pid).children(recursive=True)
-            return [child for child in children if child.name() == "jeet-worker"]
+            found = []
+            for child in psutil.Process(up.pid).children(recursive=True):
+                with contextlib.suppress(psutil.NoSuchProcess):  # it ended just now
+                    if child.name() == "jeet-worker":
+                        found.append(child)
+            return found
 
         wait_for(lambda: len(workers()) == 2, "two jeet-worker processes", 60)
         subprocess.run(
