@@ -27,9 +27,9 @@ from jeet.telemetry import logger
 log = logger(__name__)
 
 SHORT_LIFE_S = 3.0
-"""a child that lived for less is counted as ending too soon"""
+"""a child that ended by itself after less is counted as ending too soon"""
 FREE_RESTARTS = 3
-"""restarts without delay after lives that were short: a drill may kill a process several times"""
+"""restarts without delay after lives that were short"""
 LONGEST_DELAY_S = 10.0
 LONGEST_LINE = 64 * 1024
 
@@ -203,8 +203,13 @@ class Supervisor:
             await asyncio.wait([child.reader], timeout=0.2)
             if self._stopping.is_set():
                 return
-            child.short_lives = child.short_lives + 1 if lived_s < SHORT_LIFE_S else 0
-            delay_s = restart_delay_s(child.short_lives)
+            # Killed by somebody, as in a drill, it did not fail: it comes back at once, however often.
+            killed = code == -signal.SIGKILL
+            if lived_s >= SHORT_LIFE_S:
+                child.short_lives = 0
+            elif not killed:
+                child.short_lives += 1
+            delay_s = 0.0 if killed else restart_delay_s(child.short_lives)
             fields: dict[str, Any] = {"process": child.spec.name, "pid": child.process.pid, **_how(code)}
             if delay_s:
                 log.error("process keeps ending", **fields, in_a_row=child.short_lives, restart_in_s=delay_s)

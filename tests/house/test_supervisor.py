@@ -95,14 +95,15 @@ def gone(pid: int) -> bool:
         return True
 
 
-def test_a_child_that_is_killed_is_started_again(supervise: Callable[..., Supervised]) -> None:
+def test_a_child_that_is_killed_is_started_again_at_once_however_often(supervise: Callable[..., Supervised]) -> None:
     one = supervise()
-    for times in range(1, 4):
+    for times in range(1, 8):
         one.wait_for(lambda times=times: len(one.pids("first")) == times)
         os.kill(one.pids("first")[-1], signal.SIGKILL)
-    one.wait_for(lambda: len(one.pids("first")) == 4)
+    one.wait_for(lambda: len(one.pids("first")) == 8)
     assert len(one.pids("second")) == 1
     assert any("signal=SIGKILL" in line for line in one.lines())
+    assert not any("keeps ending" in line for line in one.lines())
 
 
 def test_a_child_that_keeps_ending_is_told_of_and_started_more_slowly(supervise: Callable[..., Supervised]) -> None:

@@ -113,6 +113,10 @@ def test_all_workers_killed_on_jeet_up_are_respawned_and_totals_stay_exact(
         url = _database_url(environment)
         with psycopg.connect(url, autocommit=True) as db:
 
+            def joined() -> set[int] | None:
+                rows = db.execute("select pid from jeet.workers where status = 'running'").fetchall()
+                return {pid for (pid,) in rows} if len(rows) == 2 else None
+
             def progress() -> dict[int, int]:
                 rows = db.execute("select partition, next_offset from jeet.checkpoints where function = 'totals'")
                 return dict(rows.fetchall())
@@ -120,7 +124,11 @@ def test_all_workers_killed_on_jeet_up_are_respawned_and_totals_stay_exact(
             with Load(url, generator):
                 for number in range(1, rounds + 1):
                     wait_for(lambda: min(progress().values()) > 0, "all partitions move")
-                    victims = wait_for(lambda: found if len(found := workers()) == 2 else None, "two workers")
+                    # Both have joined: one that has not yet is missed by nobody.
+                    victims = wait_for(
+                        lambda: found if {each.pid for each in (found := workers())} == joined() else None,
+                        "two workers that have joined",
+                    )
                     for victim in victims:
                         victim.kill()
                     killed_at = time.monotonic()
