@@ -113,9 +113,9 @@ def test_all_workers_killed_on_jeet_up_are_respawned_and_totals_stay_exact(
         url = _database_url(environment)
         with psycopg.connect(url, autocommit=True) as db:
 
-            def joined() -> set[int] | None:
-                rows = db.execute("select pid from jeet.workers where status = 'running'").fetchall()
-                return {pid for (pid,) in rows} if len(rows) == 2 else None
+            def joined() -> list[psutil.Process]:
+                running = {pid for (pid,) in db.execute("select pid from jeet.workers where status = 'running'")}
+                return [each for each in workers() if each.pid in running]
 
             def progress() -> dict[int, int]:
                 rows = db.execute("select partition, next_offset from jeet.checkpoints where function = 'totals'")
@@ -126,7 +126,7 @@ def test_all_workers_killed_on_jeet_up_are_respawned_and_totals_stay_exact(
                     wait_for(lambda: min(progress().values()) > 0, "all partitions move")
                     # Both have joined: one that has not yet is missed by nobody.
                     victims = wait_for(
-                        lambda: found if {each.pid for each in (found := workers())} == joined() else None,
+                        lambda: found if len(found := joined()) == 2 else None,
                         "two workers that have joined",
                     )
                     for victim in victims:
