@@ -20,7 +20,7 @@ test: setup
 	@$(RUN) pytest $(ARGS)
 
 torture: setup
-	@$(RUN) JEET_ROUNDS=$${JEET_ROUNDS:-3} pytest -m "torture or drill" tests $(ARGS)
+	@$(RUN) JEET_ROUNDS=$${JEET_ROUNDS:-3} pytest -m "torture or drill" $(ARGS)
 
 soak: setup
 	@$(RUN) pytest -m soak -s $(ARGS)
