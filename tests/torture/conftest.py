@@ -1,7 +1,7 @@
 """Seed, rounds and figures of the torture tests.
 
 JEET_SEED gives the seed (else a new one each run, printed with every failure), JEET_ROUNDS how often each drill is
-repeated: once in an ordinary run, more in `make torture`.
+repeated: once in an ordinary run (where guarantees/ has the freezes), more in `make torture`.
 """
 
 from __future__ import annotations

@@ -13,7 +13,7 @@ import pytest
 from tests.torture.cluster import Cluster, wait_for
 from tests.torture.oracle import TOTALS_JS, Generator, Load, check_exact
 
-pytestmark = pytest.mark.drill
+pytestmark = pytest.mark.torture
 
 HEARTBEAT_TIMEOUT_S = 2.0
 BUSY_JS = TOTALS_JS.replace(
