@@ -5,6 +5,7 @@ from __future__ import annotations
 import gc
 import sys
 import threading
+import time
 from collections.abc import Callable
 
 import pytest
@@ -184,8 +185,9 @@ def test_short_calls_keep_pythons_lock(make: Make) -> None:
     thread = threading.Thread(target=other)
     thread.start()
     ready.wait()
-    sys.setswitchinterval(5)  # from here on the lock changes hands only where it is given away
+    sys.setswitchinterval(1)  # from here on the lock changes hands only where it is given away, or after a second
     try:
+        time.sleep(0)  # the other may have asked for it already: let it have its turn, of a second
         before = len(turns)
         for _ in range(1000):
             memory.write(0, b"12345678")
