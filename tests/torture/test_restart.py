@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import psycopg
 import pytest
 
+from .cluster import wait_for
 from .figures import Figures
 from .server import OwnServer, own_server
 from .storm import Storm, measure
@@ -37,6 +39,7 @@ def _restart(server: OwnServer, storm: Storm, way: str) -> None:
             "select pid from pg_stat_activity where application_name like 'jeet-worker commit%' order by pid limit 1"
         )
         server.crash(victim)
+        wait_for(lambda: not _answers(storm), "everybody is thrown out")
     elif way == "smart":
         server.ask_to_stop("smart")  # waits for everybody to leave, which nobody does unasked
         storm.pause(0.5, 1.0)
@@ -45,3 +48,11 @@ def _restart(server: OwnServer, storm: Storm, way: str) -> None:
         server.stop(way)  # type: ignore[arg-type]
         storm.pause(0.0, 1.5)
         server.start()
+
+
+def _answers(storm: Storm) -> bool:
+    try:
+        storm.cluster.sql("select 1")
+    except psycopg.OperationalError:
+        return False
+    return True
