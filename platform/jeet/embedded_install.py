@@ -23,6 +23,7 @@ from jeet.errors import UsageError
 from jeet.settings import ROOT_HOME
 
 _SYSTEM_USER = "embedded_postgres"
+_ADMIN_PATH = "/usr/local/sbin:/usr/sbin:/sbin"
 _PR_SET_PDEATHSIG = 1
 
 
@@ -55,9 +56,11 @@ def ensure_system_user() -> None:
     """Postgres refuses to run as root, so root runs it as a user of its own."""
     if user_exists():
         return
+    # cron and `env -i` leave the folders of administrators' tools out of PATH.
+    useradd = shutil.which("useradd", path=os.pathsep.join((os.environ.get("PATH", os.defpath), _ADMIN_PATH)))
     try:
         subprocess.run(
-            ["useradd", "--system", "--user-group", "--shell", "/usr/sbin/nologin", _SYSTEM_USER], check=True
+            [useradd or "useradd", "--system", "--user-group", "--shell", "/usr/sbin/nologin", _SYSTEM_USER], check=True
         )
     except (OSError, subprocess.CalledProcessError) as error:
         raise UsageError(

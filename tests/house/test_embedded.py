@@ -16,7 +16,7 @@ from pathlib import Path
 import psycopg
 import pytest
 
-from jeet import embedded
+from jeet import embedded, embedded_install
 from jeet.db.migrate import migrate
 from jeet.errors import UsageError
 from jeet.settings import ROOT_HOME
@@ -181,6 +181,17 @@ def test_as_root_a_home_that_others_cannot_reach_stays_closed(empty_home: Path) 
         assert embedded.find(inner) == server.url
     assert empty_home.stat().st_mode & 0o777 == 0o700
     shutil.rmtree(server.place.folder)
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root has to become somebody else")
+def test_the_servers_user_is_made_where_path_lacks_the_administrators_tools(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(embedded_install, "_SYSTEM_USER", "jeet_test_user")
+    monkeypatch.setenv("PATH", "/usr/bin:/bin")  # as cron has it
+    try:
+        embedded_install.ensure_system_user()
+        assert embedded_install.user_exists()
+    finally:
+        subprocess.run(["/usr/sbin/userdel", "jeet_test_user"], check=False)
 
 
 def test_databases_of_a_new_cluster_may_be_migrated_at_once(empty_home: Path) -> None:
