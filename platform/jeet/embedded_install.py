@@ -57,7 +57,7 @@ def ensure_system_user() -> None:
     if user_exists():
         return
     # cron and `env -i` leave the folders of administrators' tools out of PATH.
-    useradd = shutil.which("useradd", path=os.pathsep.join((os.environ.get("PATH", os.defpath), _ADMIN_PATH)))
+    useradd = shutil.which("useradd") or shutil.which("useradd", path=_ADMIN_PATH)
     try:
         subprocess.run(
             [useradd or "useradd", "--system", "--user-group", "--shell", "/usr/sbin/nologin", _SYSTEM_USER], check=True
