@@ -11,7 +11,7 @@ import pytest
 
 PACKAGE = Path(__file__).resolve().parent.parent / "platform" / "jeet"
 
-BASE = {"errors", "ids", "clock", "own_task", "settings", "telemetry", "limits"}
+BASE = {"errors", "ids", "clock", "own_task", "settings", "telemetry", "limits", "plan"}
 MAY_IMPORT: dict[str, set[str]] = {
     "errors": set(),
     "ids": set(),
@@ -19,15 +19,16 @@ MAY_IMPORT: dict[str, set[str]] = {
     "settings": {"errors"},
     "telemetry": set(),
     "limits": set(),
+    "plan": set(),
     "db": BASE,
-    "sandbox": {"errors", "limits"},
+    "sandbox": {"errors", "limits", "plan"},
     "stream": BASE | {"db"},
     "task": BASE | {"db", "stream", "sandbox", "control.lease", "control.membership"},
     "control": BASE | {"db", "stream", "sandbox"},
     "observe": BASE | {"db", "stream"},
     "embedded": {"errors", "settings", "embedded_install"},
     "embedded_install": {"errors", "settings"},
-    "testing": {"errors", "settings", "sandbox"},
+    "testing": {"errors", "settings", "sandbox", "plan"},
 }
 """what each part may import of jeet; parts that are not listed are entry points and may import all of these"""
 

@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from typing import Any, Literal, Protocol
 
 from jeet.errors import SandboxError
+from jeet.plan import StageInput, StagePlan
 from jeet.sandbox.limits import Limits
 
 TrapKind = Literal["timeout", "memory", "stack", "abort"]
@@ -52,6 +53,16 @@ class BatchInput:
     """batches of this instance (counted from 1 by run()) known to be committed"""
     offsets: Sequence[int] | None = None
     condemned: Mapping[int, Fault] = field(default_factory=dict)
+    input: int = 0
+    """place of the input in the stage's plan that these events come from"""
+    timers: bool = False
+    """these are timers that are due, not events: values {"operator", "name", "wall"}, keys, timestamps their time"""
+    watermark_ms: float | None = None
+    """the task's watermark before this batch; None: none yet"""
+    highest_ms: float | None = None
+    """highest event time seen in this input before this batch (inputs that are not internal)"""
+    bound_ms: float | None = None
+    """what the task's other inputs hold the watermark to; None: nothing holds it"""
 
 
 @dataclass(frozen=True)
@@ -64,6 +75,8 @@ class OutputGroup:
     values: str
     sources: Sequence[int] | None
     """index of the event that made each, never falling; None: exactly one from each event 0 … count-1"""
+    times: str | None = None
+    """event time of each in milliseconds since the epoch, whole numbers joined by newlines; internal streams only"""
 
 
 @dataclass(frozen=True)
@@ -81,6 +94,28 @@ class StateWrites:
 
 
 @dataclass(frozen=True)
+class TimerSet:
+    """A timer that a batch set, moved or cancelled: the last word on it."""
+
+    operator: str
+    """name of the operator that it belongs to"""
+    key: str
+    name: str
+    at_ms: float | None
+    """milliseconds since the epoch; None: cancelled"""
+    wall: bool = False
+    """compared with the clock; else with the watermark"""
+
+
+@dataclass(frozen=True)
+class Late:
+    """An event that came after all its windows had closed: a dead letter, but no failure; its other effects stay."""
+
+    index: int
+    message: str
+
+
+@dataclass(frozen=True)
 class BatchResult:
     """What a batch did. `processed` may be less than the count given: the time slice was over."""
 
@@ -92,6 +127,13 @@ class BatchResult:
     memory_bytes: int
     sequence: int = 0
     """number of this batch in its instance, from 1: what committed_through counts"""
+    timers: Sequence[TimerSet] = ()
+    late: Sequence[Late] = ()
+    """what goes to the dead letters; late events that were sent to a stream of their own are only counted"""
+    late_count: int = 0
+    """of both"""
+    highest_ms: float | None = None
+    """highest event time seen in this input, this batch included"""
 
 
 @dataclass(frozen=True)
@@ -128,6 +170,7 @@ class OutputStream:
 
     name: str
     key: str | None = None
+    internal: bool = False
 
 
 @dataclass(frozen=True)
@@ -156,6 +199,8 @@ class InstanceSpec:
     cache_entries: int = 50_000
     cache_bytes: int = 8 * 1024 * 1024
     """bounds of the state cache inside the guest"""
+    plan: StagePlan = field(default_factory=lambda: StagePlan(inputs=(StageInput(""),)))
+    """which part of the graph runs here; its outputs are those above"""
 
 
 class GuestTrap(SandboxError):
