@@ -32,7 +32,8 @@ create table jeet_internal.stream (
     segment_size bigint not null default 500000 check (segment_size > 0),  -- offsets of each partition in one segment of the log
     internal     boolean not null default false,         -- joins two stages of a function; hidden from lists
     in_cycle     boolean not null default false,         -- functions lead from it back to it: tasks never wait for its lag; refreshed by control changes
-    created_at   timestamptz not null default now()
+    created_at   timestamptz not null default now(),
+    dropped      boolean not null default false          -- an internal one that its function has let go of: maintenance removes it
 );
 
 -- One row a partition; its lock orders all appends to that partition. Hot: no index on what changes.
@@ -96,7 +97,8 @@ create table jeet_internal.function (
     on_error    jsonb not null default '"dead-letter"',  -- or '"halt"', or {"retry": n, "backoff_ms": n}
     hold_ttl    boolean not null default true,           -- state's clock stands still while a task has no owner
     created_at  timestamptz not null default now(),
-    deployed_at timestamptz not null default now()
+    deployed_at timestamptz not null default now(),
+    draining    boolean not null default false           -- sources stand still, event time is at its end: another graph is to take over
 );
 
 create table jeet_internal.function_version (
@@ -120,6 +122,7 @@ create table jeet_internal.stage (
     stage       int not null,
     inputs      int[] not null,                          -- stream ids, ascending; equal partition counts
     outputs     int[] not null,                          -- stream ids; index 0 is the sink, or null without one
+    plan        jsonb,                                   -- what of the graph runs here (jeet/plan.py); null: all of it
     primary key (function_id, version, stage),
     foreign key (function_id, version) references jeet_internal.function_version on delete cascade
 );

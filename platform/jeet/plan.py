@@ -92,3 +92,7 @@ class StagePlan:
                 "nodes": tuple(value["nodes"]),
             }
         )
+
+
+WHOLE = StagePlan(inputs=(StageInput(""),))
+"""The plan of a graph that is one stage, where none was made: every node runs in it."""

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from typing import Any, Literal, Protocol
 
 from jeet.errors import SandboxError
-from jeet.plan import StageInput, StagePlan
+from jeet.plan import WHOLE, StagePlan
 from jeet.sandbox.limits import Limits
 
 TrapKind = Literal["timeout", "memory", "stack", "abort"]
@@ -199,7 +199,7 @@ class InstanceSpec:
     cache_entries: int = 50_000
     cache_bytes: int = 8 * 1024 * 1024
     """bounds of the state cache inside the guest"""
-    plan: StagePlan = field(default_factory=lambda: StagePlan(inputs=(StageInput(""),)))
+    plan: StagePlan = WHOLE
     """which part of the graph runs here; its outputs are those above"""
 
 

@@ -16,6 +16,7 @@ from jeet.control.lease import Lease
 from jeet.db.sql import query
 from jeet.errors import JeetError, PluginError, RetryLater, StopTask
 from jeet.ids import FunctionId
+from jeet.plan import WHOLE, StagePlan
 from jeet.sandbox.call import GuestTrap, InstanceSpec, OutputStream, StateConfig
 from jeet.sandbox.instance import Instance
 from jeet.sandbox.limits import Limits
@@ -52,6 +53,7 @@ class Program:
     on_error: OnError
     limits: Limits
     slice_ms: float
+    plan: StagePlan = WHOLE
 
     def instantiate(self, lease: Lease, state: TaskState) -> Instance:
         """A new instance for one task; in the thread that will use it.
@@ -67,6 +69,7 @@ class Program:
             input_schema=self.input_schema,
             limits=self.limits,
             slice_ms=self.slice_ms,
+            plan=self.plan,
         )
         try:
             return self.plugin.instantiate(self.compiled, spec, state)
@@ -110,13 +113,13 @@ class Programs:
 
     def _program(self, lease: Lease, row: Record) -> Program:
         spec = json.loads(row["spec"])
-        named: list[dict[str, Any]] = spec.get("outputs") or []
+        plan = None if row["plan"] is None else StagePlan.from_json(json.loads(row["plan"]))
         return Program(
             plugin=self._plugin,
             compiled=self._compiled(lease, row),
             function=lease.function,
             version=lease.version,
-            outputs=tuple(OutputStream(output["stream"] or "", output.get("key")) for output in named),
+            outputs=_outputs(plan, spec),
             sink=bool(lease.outputs) and lease.outputs[0] is not None,
             state={
                 name: StateConfig(ttl_ms=config.get("ttl_ms"), refresh=config.get("refresh") or "write")
@@ -126,6 +129,7 @@ class Programs:
             on_error=OnError.parse(spec.get("on_error", lease.on_error)),
             limits=Limits(**{**self._limits, **(spec.get("limits") or {})}),
             slice_ms=self._slice_ms,
+            plan=plan or WHOLE,
         )
 
     def _compiled(self, lease: Lease, row: Record) -> Compiled:
@@ -140,3 +144,11 @@ class Programs:
                 row["plugin_hash"],
             )
         return Compiled(row["bytecode"], row["plugin_hash"], row["filename"])
+
+
+def _outputs(plan: StagePlan | None, spec: Mapping[str, Any]) -> tuple[OutputStream, ...]:
+    """What a stage may write to, by place: as planned, or for the whole graph as set."""
+    if plan is not None:
+        return tuple(OutputStream(each.stream or "", each.key, each.internal) for each in plan.outputs)
+    named: list[dict[str, Any]] = spec.get("outputs") or []
+    return tuple(OutputStream(each["stream"] or "", each.get("key")) for each in named)
