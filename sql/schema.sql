@@ -3,7 +3,7 @@
 --
 -- One event, in tables:  stream, head, event        the log: where the next event goes, and the events
 --                        function … task            who processes what; task is what commits are fenced by
---                        checkpoint, state          what a commit moves, together with the outputs in the log
+--                        checkpoint, state, timer   what a commit moves, together with the outputs in the log
 --                        dead_letter, inbox, log    what operators work with
 -- The tables of pgqueuer, which runs maintenance jobs, are in a schema of their own: migrations/0005_pgqueuer.sql.
 -- What people use is in schema jeet: views/ and functions/.
@@ -154,6 +154,10 @@ create table jeet_internal.task (
     ttl_hold      interval not null default '0',         -- how long state's clock has stood still
     crashes       int not null default 0,                -- takeovers from an owner that died, since the last commit
     committed_at  timestamptz,
+    clock         timestamptz,                           -- event time that it has reached: what is late, and what is due; never falls
+    watermark     timestamptz,                           -- the same once all timers due by then have fired: what later stages go by
+    watermark_at  timestamptz,                           -- when the watermark moved last
+    late          bigint not null default 0,             -- events that came after all their windows had closed
     unique (function_id, stage, partition)
 ) with (fillfactor = 40, autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 500, autovacuum_analyze_scale_factor = 0, autovacuum_analyze_threshold = 100000);
 
@@ -161,7 +165,7 @@ create table jeet_internal.checkpoint (
     task_id      int not null references jeet_internal.task on delete cascade,
     stream_id    int not null references jeet_internal.stream,
     next_offset  bigint not null default 0,
-    watermark    timestamptz,
+    watermark    timestamptz,                            -- event time up to which everything of this input is believed seen
     committed_at timestamptz,
     primary key (task_id, stream_id)
 ) with (fillfactor = 40, autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 500, autovacuum_analyze_scale_factor = 0, autovacuum_analyze_threshold = 100000);
@@ -203,6 +207,21 @@ create table jeet_internal.state (
 -- By task, as each task's clock has its own hold: the sweep reads exactly what has expired.
 create index state_expiry on jeet_internal.state (task_id, expires_at) where expires_at is not null;
 
+-- What a task is to do at some time, by operator and key: windows that close, what a function asked for.
+create table jeet_internal.timer (
+    task_id  int not null references jeet_internal.task on delete cascade,
+    operator text collate "C" not null,                  -- the operator of the graph that it belongs to
+    key      text collate "C" not null,
+    name     text collate "C" not null,
+    at       timestamptz not null,
+    wall     boolean not null,                           -- compared with the database clock; else with the task's clock
+    begun    boolean not null default false,             -- it runs, or its owner died while it did
+    attempts int not null default 0,                     -- times that its owner died while it ran
+    primary key (task_id, operator, key, name)
+) with (fillfactor = 80, autovacuum_vacuum_scale_factor = 0.05);
+create index timer_due on jeet_internal.timer (task_id, wall, at);
+create index timer_begun on jeet_internal.timer (task_id) where begun;
+
 -- ----------------------------------------------------------------------------
 -- What operators work with: workers, assignments, dead letters, logs.
 
@@ -243,8 +262,8 @@ create index assignment_worker on jeet_internal.assignment (worker_id);
 create table jeet_internal.dead_letter (
     id         bigint generated always as identity primary key,
     task_id    int not null references jeet_internal.task on delete cascade,
-    stream_id  int not null,
-    "offset"   bigint not null,
+    stream_id  int,                                      -- null: a timer
+    "offset"   bigint not null,                          -- of a timer: below 0, and no other's
     key        text,
     event      text not null,                            -- made safe and cut with a mark: must never fail to insert
     error      text not null,

@@ -4,7 +4,8 @@
 -- lock_timeout, as a stalled predecessor may sit on a row in an open transaction.
 create or replace function jeet_internal.acquire_tasks(p_worker int, p_backend_pid int, p_tasks int[])
 returns table (task_id int, function_id int, function_name text, stage int, partition int, epoch bigint, version int,
-               crashes int, ttl_hold_ms float8, on_error jsonb, inputs int[], next_offsets bigint[], outputs int[])
+               crashes int, ttl_hold_ms float8, on_error jsonb, inputs int[], next_offsets bigint[], outputs int[],
+               clock_ms float8, watermarks_ms float8[])
 language plpgsql as $$
 #variable_conflict use_column
 declare
@@ -35,12 +36,18 @@ begin
             update jeet_internal.suspect s
                set begun = false, attempts = s.attempts + case when v_died then 1 else 0 end
              where s.task_id = v_task and s.begun;
+            update jeet_internal.timer r
+               set begun = false, attempts = r.attempts + case when v_died then 1 else 0 end
+             where r.task_id = v_task and r.begun;
             return query
             select t.id, t.function_id, f.name, t.stage, t.partition, t.epoch, t.version, t.crashes,
                    (extract(epoch from t.ttl_hold) * 1000)::float8, f.on_error, s.inputs,
                    (select array_agg(c.next_offset order by c.stream_id) from jeet_internal.checkpoint c
                      where c.task_id = t.id and c.stream_id = any (s.inputs)),
-                   s.outputs
+                   s.outputs, round(extract(epoch from t.clock) * 1000)::float8,
+                   (select array_agg(round(extract(epoch from c.watermark) * 1000)::float8 order by c.stream_id)
+                      from jeet_internal.checkpoint c
+                     where c.task_id = t.id and c.stream_id = any (s.inputs))
               from jeet_internal.task t
               join jeet_internal.function f on f.id = t.function_id
               join jeet_internal.stage s on s.function_id = t.function_id and s.version = t.version and s.stage = t.stage

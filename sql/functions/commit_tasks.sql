@@ -1,10 +1,11 @@
 -- Write what the batches of one or several tasks did, all or nothing: the only way in which a task changes anything.
 -- Called by a worker as one autocommitted statement. Lock order: tasks by id, checkpoints by task and stream, then the
 -- heads of the output streams (in append), which others wait for: that is why append comes last.
--- JT001: an epoch has moved, the lease is lost. JT002: a checkpoint is not where the batch began, or (TABLE is state) an
--- entry to refresh is gone. DETAIL has the task ids.
+-- JT001: an epoch has moved, the lease is lost. JT002: a checkpoint is not where the batch began, a timer that fired is not
+-- there, or (TABLE is state) an entry to refresh is gone. DETAIL has the task ids.
 -- Everything that a guest made arrives as a bound value; texts joined by line breaks are taken apart and cast here, so
 -- that a value which is not JSON, a null or an unequal count fails the statement and nothing else.
+-- Event time is in milliseconds since the epoch. What begins with p_clocks concerns tasks that go by event time; others leave it out.
 create or replace function jeet_internal.commit_tasks(
     p_tasks int[], p_epochs bigint[],                                -- ascending
     p_input_tasks int[], p_input_streams int[], p_starts bigint[], p_ends bigint[],  -- ascending
@@ -15,16 +16,27 @@ create or replace function jeet_internal.commit_tasks(
     p_output_streams int[], p_output_keys text[], p_output_values text[],
     p_dead_letters json, p_logs json,                                -- null: none
     p_redriven bigint[], p_inbox bigint[],                           -- dead letters that went well now; all taken from the inbox
-    p_clear_suspects boolean
+    p_clear_suspects boolean,
+    p_clocks float8[] default null, p_late int[] default null,       -- with p_tasks; null: none known
+    p_watermarks float8[] default null,                              -- of the inputs
+    p_timer_tasks int[] default null, p_timer_operators text[] default null, p_timer_keys text[] default null,
+    p_timer_names text[] default null, p_timer_ats float8[] default null, p_timer_walls boolean[] default null,  -- at null: cancelled
+    p_fired_tasks int[] default null, p_fired_operators text[] default null, p_fired_keys text[] default null,
+    p_fired_names text[] default null,                               -- timers that are done with
+    p_output_times text[] default null                               -- with p_output_streams; a time for each value, or ''
 ) returns void language plpgsql as $$
 declare
+    c_epoch constant timestamptz := 'epoch';
+    c_ms    constant interval := '1 millisecond';
     v_now  timestamptz := clock_timestamp();
     v_lost int[] := '{}';
     v_rows bigint;
 begin
     -- The fence: its row locks make a takeover wait for this commit, or this commit for the takeover.
     for i in 1 .. cardinality(p_tasks) loop
-        update jeet_internal.task set committed_at = v_now, crashes = 0 where id = p_tasks[i] and epoch = p_epochs[i];
+        update jeet_internal.task
+           set committed_at = v_now, crashes = 0, clock = greatest(clock, c_epoch + p_clocks[i] * c_ms), late = late + coalesce(p_late[i], 0)
+         where id = p_tasks[i] and epoch = p_epochs[i];
         if not found then
             v_lost := v_lost || p_tasks[i];
         end if;
@@ -34,7 +46,8 @@ begin
     end if;
 
     for i in 1 .. cardinality(p_input_tasks) loop
-        update jeet_internal.checkpoint set next_offset = p_ends[i], committed_at = v_now
+        update jeet_internal.checkpoint
+           set next_offset = p_ends[i], committed_at = v_now, watermark = greatest(watermark, c_epoch + p_watermarks[i] * c_ms)
          where task_id = p_input_tasks[i] and stream_id = p_input_streams[i] and next_offset = p_starts[i];
         if not found then
             v_lost := v_lost || p_input_tasks[i];
@@ -83,10 +96,45 @@ begin
          where s.task_id = g.task and s.collection_id = g.collection and s.key = e.key;
     end if;
 
+    -- Fired timers go first: one that set itself again is there anew.
+    if cardinality(p_fired_tasks) > 0 then
+        with gone as (
+            delete from jeet_internal.timer d
+             using unnest(p_fired_tasks, p_fired_operators, p_fired_keys, p_fired_names) f (task, operator, key, name)
+             where d.task_id = f.task and d.operator = f.operator and d.key = f.key and d.name = f.name
+            returning d.task_id
+        )
+        select array_agg(task) into v_lost
+          from (select task, count(*) from unnest(p_fired_tasks) task group by task
+                except
+                select task_id, count(*) from gone group by task_id) missing (task, timers);
+        if v_lost is not null then
+            raise exception 'a timer that fired is not there' using errcode = 'JT002', detail = array_to_string(v_lost, ',');
+        end if;
+    end if;
+    if cardinality(p_timer_tasks) > 0 then
+        delete from jeet_internal.timer d
+         using unnest(p_timer_tasks, p_timer_operators, p_timer_keys, p_timer_names, p_timer_ats) c (task, operator, key, name, at)
+         where c.at is null and d.task_id = c.task and d.operator = c.operator and d.key = c.key and d.name = c.name;
+        insert into jeet_internal.timer (task_id, operator, key, name, at, wall)
+        select s.task, s.operator, s.key, s.name, c_epoch + s.at * c_ms, s.wall
+          from unnest(p_timer_tasks, p_timer_operators, p_timer_keys, p_timer_names, p_timer_ats, p_timer_walls) s (task, operator, key, name, at, wall)
+         where s.at is not null
+            on conflict (task_id, operator, key, name) do update
+           set at = excluded.at, wall = excluded.wall, begun = false, attempts = 0;
+    end if;
+    -- What later stages see: not before everything that was due by then is done.
+    if p_clocks is not null then
+        update jeet_internal.task t set watermark = t.clock, watermark_at = v_now
+         where t.id = any (p_tasks) and t.clock > coalesce(t.watermark, '-infinity')
+           and not exists (select from jeet_internal.timer d where d.task_id = t.id and not d.wall and d.at <= t.clock);
+    end if;
+
     if p_dead_letters is not null then
         insert into jeet_internal.dead_letter as d
                (task_id, stream_id, "offset", key, event, error, stack, state_key, attempts, version, failed_at)
-        select task, stream, "offset", key, event, error, stack, state_key, attempts, version, v_now
+        select task, stream, coalesce("offset", -nextval('jeet_internal.dead_letter_id_seq')), key, event, error, stack, state_key,
+               attempts, version, v_now
           from json_to_recordset(p_dead_letters) as
                (task int, stream int, "offset" bigint, key text, event text, error text, stack text, state_key text, attempts int, version int)
             on conflict (task_id, stream_id, "offset") do update
@@ -109,6 +157,6 @@ begin
     end if;
 
     if cardinality(p_output_streams) > 0 then
-        perform jeet_internal.append(p_output_streams, p_output_keys, p_output_values);
+        perform jeet_internal.append(p_output_streams, p_output_keys, p_output_values, p_output_times);
     end if;
 end $$;

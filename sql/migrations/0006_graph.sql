@@ -9,3 +9,30 @@ alter table jeet_internal.function add column draining boolean not null default 
 
 -- The function that it belonged to has let go of it: maintenance removes it.
 alter table jeet_internal.stream add column dropped boolean not null default false;
+
+-- How far a task has come in event time, and what it is to do at some time.
+alter table jeet_internal.task
+    add column clock timestamptz,
+    add column watermark timestamptz,
+    add column watermark_at timestamptz,
+    add column late bigint not null default 0;
+
+create table jeet_internal.timer (
+    task_id  int not null references jeet_internal.task on delete cascade,
+    operator text collate "C" not null,
+    key      text collate "C" not null,
+    name     text collate "C" not null,
+    at       timestamptz not null,
+    wall     boolean not null,
+    begun    boolean not null default false,
+    attempts int not null default 0,
+    primary key (task_id, operator, key, name)
+) with (fillfactor = 80, autovacuum_vacuum_scale_factor = 0.05);
+create index timer_due on jeet_internal.timer (task_id, wall, at);
+create index timer_begun on jeet_internal.timer (task_id) where begun;
+
+-- A timer that failed comes from no stream.
+alter table jeet_internal.dead_letter alter column stream_id drop not null;
+
+-- Its result has more columns now.
+drop function if exists jeet_internal.acquire_tasks(int, int, int[]);

@@ -47,6 +47,10 @@ class Lease:
     """each input stream with the next offset, by stream id"""
     outputs: tuple[StreamId | None, ...]
     """by the index that the guest names them with; 0 is the sink"""
+    clock_ms: float | None = None
+    """event time that the task has reached, in milliseconds since the epoch; None: none yet, or it does not go by it"""
+    watermarks_ms: tuple[float | None, ...] = ()
+    """event time up to which each input was seen, as `inputs`"""
 
 
 @dataclass(frozen=True)
@@ -113,4 +117,6 @@ def _lease(row: Record) -> Lease:
         on_error=json.loads(row["on_error"]),
         inputs=tuple((StreamId(s), Offset(o)) for s, o in zip(row["inputs"], row["next_offsets"], strict=True)),
         outputs=tuple(None if s is None else StreamId(s) for s in row["outputs"]),
+        clock_ms=row["clock_ms"],
+        watermarks_ms=tuple(row["watermarks_ms"]),
     )

@@ -7,6 +7,7 @@ Promise: `commit` either wrote everything it was given or nothing, and says whic
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -20,7 +21,7 @@ from jeet.task.effects import Effects
 if TYPE_CHECKING:
     from asyncpg import Connection
 
-_COMMIT = "select jeet_internal.commit_tasks({})".format(", ".join(f"${number}" for number in range(1, 28)))
+_COMMIT = "select jeet_internal.commit_tasks({})".format(", ".join(f"${number}" for number in range(1, 42)))
 
 
 class LeaseLost(StopTask):
@@ -99,6 +100,9 @@ def _arguments(work: Sequence[Effects]) -> tuple[Any, ...]:
     touches = [(effects.lease.task_id, touch) for effects in work for touch in effects.touches]
     deletes = [(effects.lease.task_id, delete) for effects in work for delete in effects.deletes]
     outputs = [output for effects in work for output in effects.outputs]
+    timed = any(effects.timed for effects in work)
+    timers = [(effects.lease.task_id, timer) for effects in work for timer in effects.timers]
+    fired = [(effects.lease.task_id, timer) for effects in work for timer in effects.fired]
     return (
         [effects.lease.task_id for effects in work],
         [effects.lease.epoch for effects in work],
@@ -127,7 +131,26 @@ def _arguments(work: Sequence[Effects]) -> tuple[Any, ...]:
         [letter for effects in work for letter in effects.redriven],
         [letter for effects in work for letter in effects.inbox],
         any(effects.clear_suspects for effects in work),
+        [_whole(effects.clock_ms) for effects in work] if timed else None,
+        [effects.late for effects in work] if timed else None,
+        [_whole(effects.watermark_ms) for effects in moved] if timed else None,
+        [task for task, _ in timers],
+        [timer.operator for _, timer in timers],
+        [timer.key for _, timer in timers],
+        [timer.name for _, timer in timers],
+        [timer.at_ms for _, timer in timers],
+        [timer.wall for _, timer in timers],
+        [task for task, _ in fired],
+        [timer.operator for _, timer in fired],
+        [timer.key for _, timer in fired],
+        [timer.name for _, timer in fired],
+        [output.times for output in outputs] if any(output.times for output in outputs) else None,
     )
+
+
+def _whole(time_ms: float | None) -> float | None:
+    """Never later than it is: a watermark may be too low, but not too high."""
+    return None if time_ms is None else math.floor(time_ms)
 
 
 def _dead_letters(work: Sequence[Effects]) -> str | None:

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from jeet.control.lease import Lease
 from jeet.ids import Offset, StreamId
 from jeet.limits import DEFAULTS
-from jeet.sandbox.call import BatchInput, BatchResult, Fault, LogLine, OutputGroup
+from jeet.sandbox.call import BatchInput, BatchResult, Fault, LogLine, OutputGroup, TimerSet
 from jeet.sandbox.gate import cut_text
 from jeet.sandbox.result import LOG_MARK_BYTES, STATE_KEY_BYTES
 
@@ -29,7 +29,8 @@ def storable(text: str) -> bool:
 
 @dataclass(frozen=True)
 class DeadLetter:
-    offset: Offset
+    offset: Offset | None
+    """None: a timer, which has none"""
     key: str | None
     event: str
     error: str
@@ -73,6 +74,19 @@ class Output:
     stream: StreamId
     keys: str
     values: str
+    times: str = ""
+    """event time of each, in whole milliseconds since the epoch; empty: none has one"""
+
+
+@dataclass(frozen=True)
+class Timer:
+    """A timer that is due, as it was read."""
+
+    operator: str
+    key: str
+    name: str
+    at_ms: float
+    wall: bool
 
 
 @dataclass(frozen=True)
@@ -94,6 +108,16 @@ class Effects:
     origin: StreamId | None = None
     """the input stream that dead letters belong to"""
     clear_suspects: bool = False
+    timed: bool = False
+    """the task goes by event time"""
+    clock_ms: float | None = None
+    """event time that the task has reached with this"""
+    watermark_ms: float | None = None
+    """event time up to which the input has been seen with this"""
+    late: int = 0
+    timers: Sequence[TimerSet] = ()
+    fired: Sequence[Timer] = ()
+    """timers that are done with, unless they are in `timers` again"""
 
 
 @dataclass(frozen=True)
@@ -175,4 +199,4 @@ def _line(events: Events, line: LogLine) -> LoggedLine:
 
 def _output(lease: Lease, group: OutputGroup) -> Output | None:
     stream = lease.outputs[group.stream]
-    return None if stream is None or group.count == 0 else Output(stream, group.keys, group.values)
+    return None if stream is None or group.count == 0 else Output(stream, group.keys, group.values, group.times or "")
