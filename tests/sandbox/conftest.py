@@ -26,6 +26,9 @@ OFFICIAL = os.environ.get("JEET_JAVY_PLUGIN")
 PATIENT = Limits(event_cpu_ms=3000, event_wall_ms=30_000)
 """for tests that are not about time: a busy machine must not fail them"""
 
+CLOCK = "export const config = { deterministic: false };"
+"""for functions that wait for time to pass"""
+
 TOTALS = """\
 stream.map(event => {
   const userId = event.userId;

@@ -13,7 +13,7 @@ from jeet.sandbox.call import GuestTrap, OutputStream
 from jeet.sandbox.limits import Limits
 from jeet.testing import MemoryState
 
-from .conftest import TOTALS, Local, Open, batch_of, values
+from .conftest import CLOCK, TOTALS, Local, Open, batch_of, values
 
 
 def test_the_running_total_is_exact_for_any_string_as_key(local: Local) -> None:
@@ -180,8 +180,30 @@ def test_time_is_the_hosts(instances: Open) -> None:
     assert 86_400_000 <= now <= date < 86_400_000 + 60_000
 
 
+def test_time_stands_still_while_an_event_runs(instances: Open) -> None:
+    source = """
+    stream.map(e => {
+      const now = Date.now();
+      for (let i = 0; i < 300000; i++);
+      const made = new Date();
+      return [now, made.getTime(), Date.now(), made instanceof Date, made.constructor === Date, new Date(5).getTime(),
+              new (class extends Date {})().getTime(), typeof Date(), Date.UTC(1970, 0, 2), Date.length];
+    });"""
+    result = instances(source).run(batch_of(range(20), now_ms=86_400_000.0))
+    for now, *rest in values(result.outputs[0].values):
+        assert 86_400_000 <= now < 86_400_000 + 60_000
+        assert rest == [now, now, True, True, 5, now, "string", 86_400_000, 7]
+
+
+def test_a_function_that_is_not_deterministic_has_the_clock_and_draws_anew(instances: Open) -> None:
+    source = """export const config = { deterministic: false };
+    stream.map(e => { const end = Date.now() + 2; while (Date.now() < end); return Math.random(); });"""
+    drawn = [values(instances(source).run(batch_of([1, 2])).outputs[0].values) for _ in range(2)]
+    assert len({*drawn[0], *drawn[1]}) == 4
+
+
 def test_a_time_slice_ends_a_batch_early_and_the_rest_can_be_given_again(instances: Open) -> None:
-    source = "stream.map(e => { const end = Date.now() + 4; while (Date.now() < end); return e; })"
+    source = CLOCK + "stream.map(e => { const end = Date.now() + 4; while (Date.now() < end); return e; })"
     instance = instances(source, slice_ms=20)
     seen: list[int] = []
     runs = 0

@@ -7,7 +7,16 @@ import struct
 
 import pytest
 
-from jeet.sandbox.call import BatchInput, GuestTrap, GuestViolation, InstanceSpec, OutputStream
+from jeet.sandbox.call import (
+    BatchInput,
+    BatchResult,
+    GuestTrap,
+    GuestViolation,
+    InstanceSpec,
+    Late,
+    OutputStream,
+    TimerSet,
+)
 from jeet.sandbox.frames import message
 from jeet.sandbox.machine import BOOT_BUDGET
 from jeet.sandbox.plugin import Plugin
@@ -182,13 +191,14 @@ def test_the_driver_cannot_be_spoken_to_from_the_top_level(plugin: Plugin) -> No
 # A guest that has got hold of the channel: nothing it sends is believed.
 
 GOOD = {"processed": 3, "outputs": [], "state": [], "faults": [], "logs": []}
-SPEC = InstanceSpec("f", 1, 0, (OutputStream("a"), OutputStream("b")))
+SPEC = InstanceSpec("f", 1, 0, (OutputStream("a"), OutputStream("b"), OutputStream("f/c", internal=True)))
+TIMER = ["window", "k", "60000", 120_000, False]
 
 
-def judge(head: object, *columns: bytes, count: int = 3) -> object:
+def judge(head: object, *columns: bytes, count: int = 3) -> BatchResult:
     payload = message((json.dumps(head).encode() if not isinstance(head, bytes) else head, *columns))[4:]
     batch = BatchInput(first_offset=0, count=count, values=b"1\n2\n3", keys=b'"x"\n"y"\nnull')
-    return read_result(payload, batch, SPEC, frozenset({4}), lambda stack: stack, 1, 0)
+    return read_result(payload, batch, SPEC, frozenset({4}), lambda stack: stack, 1, 0, {"window"})
 
 
 def test_an_honest_result_is_believed() -> None:
@@ -197,8 +207,26 @@ def test_an_honest_result_is_believed() -> None:
         {**GOOD, "outputs": [[0, 3, 0, 0], [1, 2, 1, 1]], "state": [[4, 1, 1, 0]]},
         b"1\n2\n3", b"true\nfalse", b'"k"\nnull', sources, b'"p"', b"1", b'"d"', b"",
     )  # fmt: skip
-    assert result.outputs[0].keys == '"x"\n"y"\nnull'  # type: ignore[attr-defined]
-    assert result.outputs[1].sources == [0, 2]  # type: ignore[attr-defined]
+    assert result.outputs[0].keys == '"x"\n"y"\nnull'
+    assert result.outputs[1].sources == [0, 2]
+
+
+def test_an_honest_result_with_event_time_is_believed() -> None:
+    result = judge(
+        {
+            **GOOD,
+            "outputs": [[2, 2, 1, 1]],
+            "timers": [TIMER, ["window", "", "n", None, True]],
+            "late": [[0, "late"], [2, "late too"]],
+            "late_count": 5,
+            "highest": -1,
+        },
+        b"1\n2", b'"a"\n"b"', struct.pack("<2I", 0, 2), b"-62135596800000\n0",
+    )  # fmt: skip
+    assert result.outputs[0].times == "-62135596800000\n0"
+    assert result.timers == [TimerSet("window", "k", "60000", 120_000), TimerSet("window", "", "n", None, wall=True)]
+    assert (result.late, result.late_count) == ([Late(0, "late"), Late(2, "late too")], 5)
+    assert result.highest_ms == -1
 
 
 @pytest.mark.parametrize(
@@ -212,7 +240,36 @@ def test_an_honest_result_is_believed() -> None:
         ({**GOOD, "processed": 0}, ()),
         ({**GOOD, "processed": True}, ()),
         ({**GOOD, "processed": 1.5}, ()),
+        ({**GOOD, "outputs": [[3, 1, 0, 1]]}, (b"1", struct.pack("<I", 0))),
         ({**GOOD, "outputs": [[2, 1, 0, 1]]}, (b"1", struct.pack("<I", 0))),
+        ({**GOOD, "outputs": [[2, 1, 0, 1]]}, (b"1", struct.pack("<I", 0), b"5\n6")),
+        ({**GOOD, "outputs": [[2, 1, 0, 1]]}, (b"1", struct.pack("<I", 0), b"")),
+        ({**GOOD, "outputs": [[2, 1, 0, 1]]}, (b"1", struct.pack("<I", 0), b"1.5")),
+        ({**GOOD, "outputs": [[2, 1, 0, 1]]}, (b"1", struct.pack("<I", 0), b"NaN")),
+        ({**GOOD, "outputs": [[2, 1, 0, 1]]}, (b"1", struct.pack("<I", 0), b"\xff")),
+        ({**GOOD, "outputs": [[2, 1, 0, 1]]}, (b"1", struct.pack("<I", 0), b"253402300800000")),
+        ({**GOOD, "timers": {}}, ()),
+        ({**GOOD, "timers": [TIMER[:4]]}, ()),
+        ({**GOOD, "timers": [TIMER, TIMER]}, ()),
+        ({**GOOD, "timers": [["other", *TIMER[1:]]]}, ()),
+        ({**GOOD, "timers": [[["window"], *TIMER[1:]]]}, ()),
+        ({**GOOD, "timers": [["window", None, *TIMER[2:]]]}, ()),
+        ({**GOOD, "timers": [["window", "\0", *TIMER[2:]]]}, ()),
+        ({**GOOD, "timers": [["window", "\ud800", *TIMER[2:]]]}, ()),
+        ({**GOOD, "timers": [["window", "k", "x" * 1025, 1, False]]}, ()),
+        ({**GOOD, "timers": [["window", "k", "n", 1.5, False]]}, ()),
+        ({**GOOD, "timers": [["window", "k", "n", True, False]]}, ()),
+        ({**GOOD, "timers": [["window", "k", "n", 10**18, False]]}, ()),
+        ({**GOOD, "timers": [["window", "k", "n", 1, 0]]}, ()),
+        ({**GOOD, "timers": [["window", "k", str(n), 1, False] for n in range(3001)]}, ()),
+        ({**GOOD, "late": [[3, "late"]], "late_count": 1}, ()),
+        ({**GOOD, "late": [[0, 5]], "late_count": 1}, ()),
+        ({**GOOD, "late": [[0, "late"]]}, ()),
+        ({**GOOD, "late": [[1, "late"], [1, "late"]], "late_count": 2}, ()),
+        ({**GOOD, "late": [], "late_count": 10**9}, ()),
+        ({**GOOD, "highest": 1e300}, ()),
+        ({**GOOD, "highest": "1"}, ()),
+        ({**GOOD, "highest": -(10**15)}, ()),
         ({**GOOD, "outputs": [[-1, 1, 0, 1]]}, (b"1", struct.pack("<I", 0))),
         ({**GOOD, "outputs": [[0, 2, 0, 0]]}, (b"1\n2",)),
         ({**GOOD, "outputs": [[0, 3, 0, 0]]}, (b"1\n2",)),
@@ -256,11 +313,11 @@ def test_a_result_that_breaks_a_rule_is_refused_whole(head: object, columns: tup
 
 def test_texts_of_faults_are_made_safe() -> None:
     result = judge({**GOOD, "faults": [[1, "a\0b\ud800", "x" * 100_000, "k\0"]], "logs": [[0, "info", "\0"]]})
-    (fault,) = result.faults  # type: ignore[attr-defined]
+    (fault,) = result.faults
     assert fault.error == "a\\u0000b\\ud800"
     assert len(fault.stack) <= 16 * 1024
     assert fault.stack.endswith("[cut]")
-    assert result.logs[0].message == "\\u0000"  # type: ignore[attr-defined]
+    assert result.logs[0].message == "\\u0000"
 
 
 def driver_that_sends(plugin: Plugin, frames: str) -> None:

@@ -12,7 +12,7 @@ from jeet.sandbox.call import GuestTrap, OutputStream, StateConfig
 from jeet.sandbox.limits import Limits
 from jeet.testing import MemoryState
 
-from .conftest import Local, Open, batch_of, values
+from .conftest import CLOCK, Local, Open, batch_of, values
 
 
 def test_a_throwing_event_takes_back_its_state_and_outputs_and_no_other(local: Local) -> None:
@@ -245,7 +245,10 @@ def test_a_promise_that_never_settles_fails_its_event_only(local: Local) -> None
 
 
 def test_promises_that_never_settle_do_not_prolong_the_time_slice(instances: Open) -> None:
-    source = "stream.map(e => { const end = Date.now() + 10; while (Date.now() < end); return new Promise(() => {}); })"
+    source = (
+        CLOCK
+        + "stream.map(e => { const end = Date.now() + 10; while (Date.now() < end); return new Promise(() => {}); })"
+    )
     result = instances(source, slice_ms=300).run(batch_of(range(200)))
     assert 0 < result.processed < 200
     assert len(result.faults) == result.processed

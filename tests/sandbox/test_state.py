@@ -329,7 +329,8 @@ def test_a_write_gives_a_new_life_and_expiry_is_judged_at_each_event(instances: 
 def test_expiry_passes_within_a_batch(instances: Open) -> None:
     state = ttl_state()
     state.rows[1] = {"x": ("1", 1_000_400.0)}
-    source = """stream.map(e => {
+    source = """export const config = { deterministic: false };
+    stream.map(e => {
       if (e) while (Date.now() < 1_000_500);
       const before = Date.now();
       return ['x' in state.a, before, Date.now()];

@@ -38,6 +38,7 @@ _KNOWN = (
     "start",
     "cycle",
     "holdTtl",
+    "deterministic",
 )
 
 

@@ -22,9 +22,11 @@ class Description:
     config: Mapping[str, Any] | None
     """as written in `export const config`; None without one"""
     graph: Sequence[Mapping[str, Any]]
-    """nodes {id, op, inputs, line, …}; node 0 is the source; a node that no other reads ends in the sink"""
+    """nodes {id, op, inputs, line, …}; node 0 is the source; a node that no other reads (onTimer does not count) ends
+    in the sink. Further fields by op: guest/graph.js, durations in milliseconds"""
     emits: Sequence[Emit]
     collections: Sequence[str]
+    """of the code's own and of its operators"""
     lints: Sequence[str]
     """`file:line: …`"""
     stateless_source: bool = False
@@ -49,6 +51,32 @@ def emits_of(
     for node in graph:
         if node.get("op") == "to" and isinstance(node.get("stream"), str):
             declared.setdefault(node["stream"])
+        late_to = (node.get("window") or node).get("late_to")
+        if isinstance(late_to, str):
+            declared.setdefault(late_to)
     found = [Emit(name, declared=True) for name in declared]
     found.extend(Emit(name, declared=False) for name in dict.fromkeys(literal) if name not in declared)
     return found
+
+
+def collections_of(node: Mapping[str, Any]) -> Sequence[str]:
+    """The state collections that an operator keeps (a join with a table reads the table's)."""
+    if node["op"] == "join":
+        return tuple(node["collections"]) if node["join"] == "stream" else ()
+    return (node["collection"],) if node.get("collection") is not None else ()
+
+
+def operator_state(graph: Sequence[Mapping[str, Any]]) -> dict[str, int | None]:
+    """The collections of all operators, each with the TTL in milliseconds that the graph itself gives it."""
+    return {name: node.get("ttl_ms") for node in graph for name in collections_of(node)}
+
+
+def clash_of(graph: Sequence[Mapping[str, Any]], used: Sequence[str]) -> tuple[int, str] | None:
+    """(line, what is wrong) if an operator keeps its state where the code keeps its own."""
+    for node in graph:
+        for name in collections_of(node):
+            if name in used:
+                return node[
+                    "line"
+                ], f"state.{name} is used by the code and by this {node['op']}: give {node['op']} a name"
+    return None

@@ -69,6 +69,7 @@ class Instance:
         reader: StateReader,
         place: Callable[[str], str],
         digest: str,
+        operators: frozenset[str] = frozenset(),
     ) -> None:
         self._machine = machine
         self._caller = caller
@@ -76,6 +77,7 @@ class Instance:
         self._reader = reader
         self._place = place
         self._digest = digest
+        self._operators = operators
         self._schema = InputSchema(spec.input_schema) if spec.input_schema is not None else None
         self._collections: dict[str, CollectionInfo] = {}
         self._collection_ids: frozenset[int] = frozenset()
@@ -120,7 +122,7 @@ class Instance:
             raise SandboxError("this instance is dead after an error and was used again; make a new one")
         if batch.count == 0:
             return BatchResult(0, (), (), (), (), self._machine.memory_bytes(), self._sequence)
-        if self._schema is not None:
+        if self._schema is not None and self._is_published(batch):
             batch = replace(batch, condemned={**self._schema.condemn(batch), **batch.condemned})
         self._sequence += 1
         self._now_ms, self._fetched_at = batch.now_ms, batch.fetched_at
@@ -138,6 +140,7 @@ class Instance:
                 self._place,
                 self._sequence,
                 self._machine.memory_bytes(),
+                self._operators,
             )
             return self._judge_memory(batch, result)
         except TextRefused as refused:
@@ -223,10 +226,15 @@ class Instance:
                 )
         return result
 
+    def _is_published(self, batch: BatchInput) -> bool:
+        """Whether these are events of the function's source, which its schema is about."""
+        entered = self._spec.plan.inputs[batch.input]
+        return not batch.timers and not entered.internal and 0 in entered.nodes
+
     def _head(self, batch: BatchInput) -> bytes:
         # Written by hand: `json.dumps` takes longer than a small batch has time for.
         return (
-            b'{"count":%d,"first":%d,"offsets":%s,"attempt":%d,"number":%d,"committed":%d,"now":%r,"skip":%s,"careful":%s}'
+            b'{"count":%d,"first":%d,"offsets":%s,"attempt":%d,"number":%d,"committed":%d,"now":%r,"skip":%s,"careful":%s%s}'
             % (
                 batch.count,
                 batch.first_offset,
@@ -237,8 +245,22 @@ class Instance:
                 self._now(),
                 json.dumps(sorted(batch.condemned)).encode() if batch.condemned else b"[]",
                 b"true" if self._caller.is_careful(self._digest) else b"false",
+                self._head_of_stage(batch),
             )
         )
+
+    def _head_of_stage(self, batch: BatchInput) -> bytes:
+        """What only graphs of several inputs or with event time need to be told."""
+        if not (self._spec.plan.timed or batch.input or batch.timers):
+            return b""
+        given = {
+            "input": batch.input,
+            "timers": batch.timers,
+            "watermark": batch.watermark_ms,
+            "highest": batch.highest_ms,
+            "bound": batch.bound_ms,
+        }
+        return b"," + json.dumps(given).encode()[1:-1]
 
     def _now(self) -> float:
         return self._now_ms + (time.monotonic() - self._fetched_at) * 1000

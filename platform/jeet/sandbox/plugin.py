@@ -9,6 +9,8 @@ from __future__ import annotations
 
 import hashlib
 import json
+import os
+import struct
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager
@@ -21,7 +23,7 @@ import wasmtime
 from jeet.errors import DeployError, PluginError, RetryLater
 from jeet.sandbox import wasi
 from jeet.sandbox.call import GuestTrap, InstanceSpec, StateReader, TrapKind
-from jeet.sandbox.describe import Description, emits_of
+from jeet.sandbox.describe import Description, clash_of, emits_of, operator_state
 from jeet.sandbox.engine import WASM_STACK_BYTES, Engine
 from jeet.sandbox.frames import OP_ANSWER
 from jeet.sandbox.gate import check_json
@@ -173,9 +175,12 @@ class Plugin:
                 raise DeployError(f"{compiled.filename}: {error}") from None
         source = compiled.source
         collections = dict.fromkeys(source.collections if source else ())
+        if (clash := clash_of(graph, tuple(collections))) is not None:
+            raise DeployError(f"{compiled.filename}:{clash[0]}: {clash[1]}")
         declared = config.get("state") if config is not None else None
         if isinstance(declared, dict):
             collections.update(dict.fromkeys(declared))
+        collections.update(dict.fromkeys(operator_state(graph)))
         return Description(
             config=config,
             graph=graph,
@@ -201,7 +206,7 @@ class Plugin:
         machine = self._start_driver(spec.limits.guest_memory_bytes)
         try:
             self._boot(machine, compiled, spec)
-            ask_driver(machine, self, BOOT_BUDGET, b"prepare")
+            operators = json.loads(ask_driver(machine, self, BOOT_BUDGET, b"prepare")[0])
         except DriverRefused as refused:
             machine.close()
             kind: TrapKind = "memory" if "out of memory" in refused.error else "abort"
@@ -210,7 +215,9 @@ class Plugin:
             machine.close()
             raise
         digest = hashlib.sha256(compiled.bytecode).hexdigest()
-        return Instance(machine, self, spec, reader, lambda stack: place(stack, compiled.filename), digest)
+        # Those that may set timers, as the driver says before any event has run.
+        operators = frozenset(name for name in operators if isinstance(name, str))
+        return Instance(machine, self, spec, reader, lambda stack: place(stack, compiled.filename), digest, operators)
 
     def is_careful(self, digest: str) -> bool:
         """Whether this module has returned text that the gate refused: its instances then check each text at once."""
@@ -400,11 +407,18 @@ def _open_message(spec: InstanceSpec, compiled: Compiled) -> bytes:
             "function": spec.function,
             "version": spec.version,
             "partition": spec.partition,
-            "outputs": [{"name": output.name, "key": output.key} for output in spec.outputs],
+            "outputs": [asdict(output) for output in spec.outputs],
             "sink": spec.sink and len(spec.outputs) > 0,
             "limits": spec.limits.as_dict(),
+            "plan": {
+                "inputs": [asdict(one) for one in spec.plan.inputs],
+                "cuts": [asdict(cut) for cut in spec.plan.cuts],
+                "timed": spec.plan.timed,
+                "delay_ms": spec.plan.delay_ms,
+            },
             "cache_entries": spec.cache_entries,
             "cache_bytes": spec.cache_bytes,
+            "seed": list(struct.unpack("<4i", os.urandom(16))),
             "rewritten": compiled.source is not None,
             "settle": compiled.source is None or compiled.source.may_wait,
         }

@@ -1,15 +1,16 @@
 """A guest's result, checked: everything in it is hostile until it has passed here.
 
-Checked: counts against columns, stream and collection numbers against what was declared and opened, sources within the
-batch and never falling, sizes against the limits, texts by the gate. What fails raises GuestViolation, and nothing of
-the batch may be used.
+Checked: counts against columns; stream, collection and operator against what was declared and opened; sources within
+the batch and never falling; times within the years that can be written; sizes against the limits; texts by the gate.
+What fails raises GuestViolation, and nothing of the batch may be used.
 """
 
 from __future__ import annotations
 
 import json
+import re
 from array import array
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from itertools import pairwise
 from typing import Any, NoReturn, get_args
 
@@ -20,10 +21,12 @@ from jeet.sandbox.call import (
     Fault,
     GuestViolation,
     InstanceSpec,
+    Late,
     LogLevel,
     LogLine,
     OutputGroup,
     StateWrites,
+    TimerSet,
 )
 from jeet.sandbox.frames import split_sections
 from jeet.sandbox.gate import Verdict, are_keys, check_column, cut_text
@@ -33,6 +36,9 @@ _LEVELS = frozenset(get_args(LogLevel))
 _MAX_LOG_BYTES = 2 * 1024 * 1024
 LOG_MARK_BYTES = 200
 """room for the mark with which the guest cuts an event's log"""
+MIN_TIME_MS, MAX_TIME_MS = -62_135_596_800_000, 253_402_300_799_999
+"""the years 1 to 9999: event times and the times of timers, in milliseconds since the epoch"""
+_TIME = re.compile(r"0|-?[1-9][0-9]{0,14}")
 STATE_KEY_BYTES = DEFAULTS["key_bytes"] + 80
 """of a dead letter's state key: the key and its collection"""
 
@@ -103,8 +109,12 @@ def read_result(
     place: Callable[[str], str],
     sequence: int,
     memory_bytes: int,
+    operators: Collection[str] = (),
 ) -> BatchResult:
-    """The columns of a batch, or GuestViolation or TextRefused. `place` makes stacks name the user's file."""
+    """The columns of a batch, or GuestViolation or TextRefused. `place` makes stacks name the user's file.
+
+    `operators` are the names of those that may set timers.
+    """
 
     def fail(what: str) -> NoReturn:
         raise GuestViolation(f"the guest broke the rules of its result: {what}", suspects=range(batch.count))
@@ -119,6 +129,12 @@ def read_result(
         writes = [_writes(sections, entry, collections, spec.limits, fail) for entry in head["state"]]
         faults = [_fault(entry, processed, spec, place, fail) for entry in head["faults"]]
         logs = _logs(head["logs"], processed, spec.limits.log_bytes, fail)
+        most = processed * spec.limits.outputs_per_event
+        timers = _timers(head.get("timers", []), most, operators, spec.limits, fail)
+        late, late_count = _late(head.get("late", []), head.get("late_count", 0), processed, most, spec.limits, fail)
+        highest_ms = head.get("highest")
+        if highest_ms is not None and not _is_time(highest_ms):
+            fail(f"a highest event time of {highest_ms!r}")
     except (ValueError, KeyError, TypeError, IndexError, RecursionError) as error:
         fail(f"it cannot be read ({type(error).__name__})")
     sections.done()
@@ -139,11 +155,19 @@ def read_result(
         logs=logs,
         memory_bytes=memory_bytes,
         sequence=sequence,
+        timers=timers,
+        late=late,
+        late_count=late_count,
+        highest_ms=highest_ms,
     )
 
 
 def _is_count(value: object, most: int) -> bool:
     return isinstance(value, int) and not isinstance(value, bool) and 0 <= value <= most
+
+
+def _is_time(value: object) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool) and MIN_TIME_MS <= value <= MAX_TIME_MS
 
 
 def _output(
@@ -176,11 +200,22 @@ def _output(
         sources = found.tolist()
     elif count != processed:
         fail("outputs without sources")
+    times = _times(sections, count, fail) if spec.outputs[stream].internal else None
     if fault is not None:
         raise TextRefused(fault, event=fault.line if sources is None else sources[fault.line])
     if keys is None:
         keys = _keys_of_sources(batch, count, sources)
-    return OutputGroup(stream=stream, count=count, keys=keys, values=values, sources=sources)
+    return OutputGroup(stream=stream, count=count, keys=keys, values=values, sources=sources, times=times)
+
+
+def _times(sections: _Sections, count: int, fail: Callable[[str], NoReturn]) -> str:
+    column = sections.next().decode("ascii")
+    lines = column.split("\n")
+    if len(lines) != count:
+        fail(f"times: {len(lines)} lines where {count} were announced")
+    if not all(_TIME.fullmatch(line) and MIN_TIME_MS <= int(line) <= MAX_TIME_MS for line in lines):
+        fail("times: one that is none")
+    return column
 
 
 def _keys_of_sources(batch: BatchInput, count: int, sources: Sequence[int] | None) -> str:
@@ -224,6 +259,49 @@ def _fault(
     limit = spec.limits.dead_letter_bytes
     state_key = cut_text(key, STATE_KEY_BYTES) if isinstance(key, str) else None
     return Fault(index=index, error=cut_text(error, limit), stack=cut_text(place(stack), limit), state_key=state_key)
+
+
+def _timers(
+    entries: Any, most: int, operators: Collection[str], limits: Limits, fail: Callable[[str], NoReturn]
+) -> list[TimerSet]:
+    if not isinstance(entries, list) or len(entries) > most:
+        fail("more timers than outputs may be made")
+    timers = []
+    seen = set()
+    for operator, key, name, at_ms, wall in entries:
+        if not isinstance(operator, str) or operator not in operators:
+            fail(f"a timer of {operator!r}, which is no operator of this stage")
+        if not _is_key(key, limits.key_bytes) or not _is_key(name, limits.key_bytes):
+            fail(f"a timer whose key or name is no string of at most {limits.key_bytes} bytes")
+        if (at_ms is not None and not _is_time(at_ms)) or not isinstance(wall, bool):
+            fail("a timer at no time")
+        if (operator, key, name) in seen:
+            fail("two words on one timer")
+        seen.add((operator, key, name))
+        timers.append(TimerSet(operator, key, name, at_ms, wall))
+    return timers
+
+
+def _is_key(text: object, key_bytes: int) -> bool:
+    if not isinstance(text, str) or "\0" in text:
+        return False
+    try:
+        return len(text.encode()) <= key_bytes
+    except UnicodeEncodeError:
+        return False
+
+
+def _late(
+    entries: Any, count: Any, processed: int, most: int, limits: Limits, fail: Callable[[str], NoReturn]
+) -> tuple[list[Late], int]:
+    if not isinstance(entries, list) or len(entries) > processed or not _is_count(count, most) or count < len(entries):
+        fail("late events that are none")
+    late: list[Late] = []
+    for index, text in entries:
+        if not _is_count(index, processed - 1) or not isinstance(text, str) or (late and index <= late[-1].index):
+            fail("a late event that is none")
+        late.append(Late(index, cut_text(text, limits.dead_letter_bytes)))
+    return late, count
 
 
 def _logs(entries: Any, processed: int, limit: int, fail: Callable[[str], NoReturn]) -> list[LogLine]:

@@ -4,7 +4,8 @@
 // event's result is a promise, and ends early when the host raises STOP.
 
 const faults = []; // [index, error, stack, state key]
-let entrySteps = [];
+let entrySteps = []; // of this batch's input
+let noting = false; // whether the time of each event counts for the watermark
 let only = null; // the one step of a graph of one handler
 let handlerTakesContext = true;
 let waitingFor = 0; // serial of the event whose promise is awaited, 0 if none
@@ -31,6 +32,7 @@ const parseEvent = native === null ? parseInScript : parseNatively;
 
 const batch = {
   count: 0,
+  input: 0, // place in the stage's plan
   first: 0,
   offsets: null,
   attempt: 1,
@@ -45,6 +47,7 @@ const batch = {
   open(sections) {
     const head = parse(decoder.decode(sections[0]));
     this.count = head.count;
+    this.input = head.input === undefined ? 0 : head.input;
     this.first = head.first;
     this.offsets = head.offsets;
     this.attempt = head.attempt;
@@ -137,9 +140,16 @@ function runBatch(sections) {
   shared[TEXT_LENGTH] = 0;
   shared[CAREFUL] = head.careful || head.count === 1 ? 1 : 0;
   beginStateBatch(head.number, head.committed, head.now);
-  if (only === null) goOn(0);
+  if (only === null) beginStage(head);
   else if (mayRunNatively()) runNatively();
   else goOnWithOne(0);
+}
+
+function beginStage(head) {
+  beginTime(head);
+  entrySteps = head.timers ? timerSteps : entries[batch.input];
+  noting = raises && notesAtEntry[batch.input];
+  goOn(0);
 }
 
 function beginEvent(index) {
@@ -154,6 +164,7 @@ function endEvent() {
   if (shared[LIVES] > 0) settleLives();
   if (shared[CHANGES] > 0 || shared[LIVES] > 0) tables.keepChanges();
   if (added.length > 0) added.length = 0;
+  if (marked) keepMarks();
 }
 
 function mustEnd(index) {
@@ -259,7 +270,9 @@ function goOn(start) {
     if (isSkipped(i)) continue;
     beginEvent(i);
     try {
-      const waiting = runSteps(entrySteps, batch.take(i), newContext(i));
+      const context = newContext(i);
+      if (noting) noteTime(timeOf(context.timestamp, 'context.timestamp'), context);
+      const waiting = runSteps(entrySteps, batch.take(i), context);
       if (native !== null) {
         if (mustSettle || waiting !== undefined) settle(waiting);
       } else if (waiting !== undefined) {
@@ -345,6 +358,7 @@ function fail(index, error) {
   }
   tables.undoAll();
   takeBackOutputs();
+  if (marked) forgetMarks();
   const [message, stack] = describeError(error);
   faults.push([index, message, stack, lastTouched()]);
 }
@@ -385,6 +399,7 @@ function finish(processed) {
   collectOutputs(processed, outputs, columnSections);
   collectWrites(writes, stateSections);
   const header = { processed, outputs, state: writes, faults, logs: logLines };
+  if (only === null) collectTime(header);
   const sections = [stringify(header)];
   for (let i = 0; i < columnSections.length; i++) sections.push(columnSections[i]);
   for (let i = 0; i < stateSections.length; i++) sections.push(stateSections[i]);

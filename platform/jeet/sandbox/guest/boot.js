@@ -3,7 +3,7 @@
 // `__jeet()` takes a message from the host and acts on it; `__jeet(exports)` is what a rewritten module calls at its
 // end. User code may call it too and harms nobody but itself: the host only listens when it has asked.
 
-let spec = { function: '', version: 0, partition: 0, sink: false };
+let spec = { function: '', version: 0, partition: 0, sink: false, plan: { inputs: [], cuts: [], timed: false, delay_ms: 0 } };
 let moduleExports = null;
 let busy = false;
 
@@ -48,22 +48,38 @@ function useExports() {
 
 function describeModule() {
   useExports();
-  const config = moduleExports === null || moduleExports.config === undefined ? null : moduleExports.config;
-  if (config !== null && (typeof config !== 'object' || isArray(config))) {
-    throw new TypeError(`config must be an object, not ${describeType(config)}`);
-  }
+  checkGraph();
+  const config = configOf();
   const text = config === null ? 'null' : jsonText(config, 'config', 1048576, 'config_bytes');
   return [stringify({ graph: nodes }), text];
 }
 
+function configOf() {
+  const config = moduleExports === null || moduleExports.config === undefined ? null : moduleExports.config;
+  if (config !== null && (typeof config !== 'object' || isArray(config))) {
+    throw new TypeError(`config must be an object, not ${describeType(config)}`);
+  }
+  if (config !== null && config.deterministic !== undefined && typeof config.deterministic !== 'boolean') {
+    throw new TypeError(`config.deterministic must be true or false, not ${describeType(config.deterministic)}`);
+  }
+  return config;
+}
+
 function prepare() {
   useExports();
-  entrySteps = buildSteps();
-  const first = entrySteps[0];
-  if (entrySteps.length === 1 && first.kind === 0 && first.next.length === 1 && first.next[0].kind === 4) {
+  const config = configOf();
+  if (config !== null && config.deterministic === false) {
+    deterministic = false;
+    seedOnce(spec.seed);
+  }
+  buildStage();
+  const [first] = entries[0];
+  const alone = spec.plan.inputs.length === 1 && entries[0].length === 1 && !spec.plan.timed && userOperator === null;
+  if (alone && first.kind === 0 && first.next.length === 1 && first.next[0].kind === OUTPUT) {
     only = first;
     handlerTakesContext = takesContext(first.handler);
   }
+  return [stringify(Array.from(timerOperators.keys()))];
 }
 
 function answer(act) {
@@ -96,7 +112,7 @@ function serve() {
       answer(() => { open(rest); return []; });
       break;
     case 'prepare':
-      answer(() => { prepare(); return []; });
+      answer(prepare);
       break;
     case 'describe':
       answer(describeModule);
@@ -144,6 +160,7 @@ function removeBackDoors() {
 function boot() {
   removeBackDoors();
   Math.random = random;
+  replaceDate();
   freezeIntrinsics();
   // What user code sees beside the language.
   const crypto = { randomUUID, getRandomValues };
@@ -158,6 +175,8 @@ function boot() {
   freeze(userConsole);
   freeze(entry);
   freeze(Stream.prototype);
+  freeze(StreamTable.prototype);
+  freeze(Windowed.prototype);
   shareWords();
 }
 

@@ -10,7 +10,9 @@ function fetchable(collection, first, most) {
 // Asks the host once for this key and for all keys that the rest of the batch will probably want.
 function fetchMissing(collection, entry) {
   const wanted = tables.wanted(collection.table, entry);
-  if (collection.prefetchedIn !== shared[BATCH]) {
+  if (collection.likely !== null) {
+    addForeseen(collection, entry.key, wanted, fetchable(collection, FIRST_PREFETCH_KEYS, PREFETCH_KEYS));
+  } else if (collection.prefetchedIn !== shared[BATCH]) {
     const most = fetchable(collection, FIRST_PREFETCH_KEYS, PREFETCH_KEYS);
     // If there are more than may be asked for at once, the next miss goes on from there.
     if (addLikely(collection, entry.key, wanted, most)) collection.prefetchedIn = shared[BATCH];
@@ -43,6 +45,17 @@ function addLikely(collection, key, wanted, most) {
     wanted.add(newEntry(collection, next));
   }
   return true;
+}
+
+// The same for an operator's state, whose keys are made of more than the event's key.
+function addForeseen(collection, key, wanted, most) {
+  const { count } = batch;
+  for (let i = shared[INDEX] + 1; i < count && wanted.count < most; i++) {
+    const next = collection.likely(key, i);
+    if (next !== null && next.length * 3 <= shared[KEY_LIMIT] && collection.table.find(next) === undefined) {
+      wanted.add(newEntry(collection, next));
+    }
+  }
 }
 
 function fieldOf(collection, event, key) {

@@ -3,12 +3,16 @@
 
 const AT = Symbol('index');
 const EVENT = Symbol('serial');
+const TIME_AT = Symbol('time'); // of what follows a window or a join: its own event time
 
 const contextPrototype = {
   get key() { return batch.keyAt(this[AT]); },
   get partition() { return spec.partition; },
   get offset() { return batch.offsetAt(this[AT]); },
-  get timestamp() { return batch.timestampAt(this[AT]); },
+  get timestamp() {
+    const own = this[TIME_AT];
+    return own === undefined ? batch.timestampAt(this[AT]) : own;
+  },
   get headers() { return batch.headersAt(this[AT]); },
   get function() { return spec.function; },
   get version() { return spec.version; },
@@ -28,6 +32,17 @@ const contextPrototype = {
     column.add(value, key === undefined ? undefined : outputKey(key, `the key of emit(${stringify(stream)})`), `emit(${stringify(stream)})`);
   },
 
+  // Sets a timer of the event's key, or moves it: { at: time } or { after: '5m' }, and clock: 'wall' (default) or 'event'; null
+  // cancels it. stream.onTimer runs when it is due.
+  timer(name, options) {
+    if (this[EVENT] !== shared[SERIAL]) throw new Error('context.timer was called after its event had ended');
+    setUserTimer(this, name, options);
+  },
+
+  cancelTimer(name) {
+    this.timer(name, null);
+  },
+
   toJSON() {
     const { key, partition, offset, timestamp, headers, version, attempt } = this;
     return { key, partition, offset, timestamp, headers, function: spec.function, version, attempt };
@@ -36,4 +51,9 @@ const contextPrototype = {
 
 function newContext(index) {
   return { __proto__: contextPrototype, [AT]: index, [EVENT]: shared[SERIAL] };
+}
+
+// The same for what has an event time of its own.
+function contextAt(context, time) {
+  return { __proto__: contextPrototype, [AT]: context[AT], [EVENT]: context[EVENT], [TIME_AT]: time };
 }

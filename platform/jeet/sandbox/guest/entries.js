@@ -31,6 +31,7 @@ class Collection {
     this.prefetchedIn = 0; // batch whose keys were all asked for
     this.rowsRead = 0;
     this.bytesRead = 0;
+    this.likely = null; // of an operator: (key asked for, i) → what event i will probably ask for, or null
     this.field = null; // the event's field that names this collection's keys, once learned
     this.table = tables.open(this, info.ttl_ms, this.byAccess);
   }

@@ -153,7 +153,24 @@ class Column {
     this.index = index;
     this.name = declared.name;
     this.path = declared.key === null || declared.key === undefined ? null : declared.key.split('.');
+    this.times = declared.internal ? [] : null; // event time of each row, which goes along to the next stage
     this.rows = new Rows(this.path);
+  }
+
+  // What goes to another stage.
+  addTimed(value, keyText, time, where) {
+    this.times.push(time);
+    try {
+      this.add(value, keyText, where);
+    } catch (error) {
+      this.times.pop();
+      throw error;
+    }
+  }
+
+  takeBack() {
+    this.rows.pop();
+    if (this.times !== null) this.times.pop();
   }
 
   add(value, keyText, where) {
@@ -183,17 +200,12 @@ class Column {
 
   // The key that stands in the text: the value may say something else each time it is asked (getters, toJSON).
   keyOf(text, where) {
-    let found = parse(text);
-    for (let i = 0; i < this.path.length; i++) {
-      const name = this.path[i];
-      found = found === null || typeof found !== 'object' || isArray(found) || !hasOwn(found, name) ? undefined : found[name];
-    }
-    return outputKey(found, `${where}.${this.path.join('.')}, the key of stream ${stringify(this.name)},`);
+    return outputKey(follow(parse(text), this.path), `${where}.${this.path.join('.')}, the key of stream ${stringify(this.name)},`);
   }
 }
 
 function takeBackOutputs() {
-  for (let i = added.length - 1; i >= 0; i--) added[i].rows.pop();
+  for (let i = added.length - 1; i >= 0; i--) added[i].takeBack();
   added.length = 0;
 }
 
@@ -201,17 +213,24 @@ function declareOutputs(declared) {
   for (let i = 0; i < declared.length; i++) {
     const column = new Column(i, declared[i]);
     columns.push(column);
-    if (column.name !== '') columnsByName.set(column.name, column); // '': the place of a sink that is not there
+    // '': the place of a sink that is not there. User code cannot name what joins two stages.
+    if (column.name !== '' && column.times === null) columnsByName.set(column.name, column);
   }
 }
 
 function collectOutputs(processed, header, sections) {
   for (let c = 0; c < columns.length; c++) {
     const [count, keyed, sourced] = columns[c].rows.collect(processed, sections);
-    if (count > 0) header.push([c, count, keyed, sourced]);
+    if (count === 0) continue;
+    const { times } = columns[c];
+    header.push([c, count, keyed, sourced]);
+    if (times !== null) sections.push(times.join('\n'));
   }
 }
 
 function clearOutputs() {
-  for (let c = 0; c < columns.length; c++) columns[c].rows.clear();
+  for (let c = 0; c < columns.length; c++) {
+    columns[c].rows.clear();
+    if (columns[c].times !== null) columns[c].times.length = 0;
+  }
 }

@@ -8,7 +8,7 @@ let rc = 0;
 let rd = 0;
 
 function draw32() {
-  if (randomSerial !== shared[SERIAL] || shared[SERIAL] === 0) seedRandom();
+  if (deterministic && (randomSerial !== shared[SERIAL] || shared[SERIAL] === 0)) seedRandom();
   const t = (ra + rb + rd) | 0;
   rd = (rd + 1) | 0;
   ra = rb ^ (rb >>> 9);
@@ -24,16 +24,26 @@ function seedRandom() {
     ra = spec.partition | 0;
     rb = offset | 0;
     rc = floor(offset / 4294967296) | 0;
-    rd = 1;
+    rd = 1 + batch.input;
     randomSerial = shared[SERIAL] === 0 ? -1 : shared[SERIAL];
-    for (let i = 0; i < 15; i++) {
-      const t = (ra + rb + rd) | 0;
-      rd = (rd + 1) | 0;
-      ra = rb ^ (rb >>> 9);
-      rb = (rc + (rc << 3)) | 0;
-      rc = ((rc << 21) | (rc >>> 11)) + t | 0;
-    }
+    stir();
   }
+}
+
+function stir() {
+  for (let i = 0; i < 15; i++) {
+    const t = (ra + rb + rd) | 0;
+    rd = (rd + 1) | 0;
+    ra = rb ^ (rb >>> 9);
+    rb = (rc + (rc << 3)) | 0;
+    rc = ((rc << 21) | (rc >>> 11)) + t | 0;
+  }
+}
+
+// For functions that want other numbers in each run: seeded by the host, and never again.
+function seedOnce(words) {
+  [ra, rb, rc, rd] = words;
+  stir();
 }
 
 function random() {
