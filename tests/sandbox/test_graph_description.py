@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from jeet.errors import DeployError
-from jeet.sandbox.describe import Description
+from jeet.sandbox.describe import Description, operator_state
 from jeet.sandbox.plugin import Plugin
 
 
@@ -67,7 +67,7 @@ def test_windows_and_joins_are_values_with_durations_in_milliseconds(plugin: Plu
     assert graph[3]["window"]["time"] == "function"
     assert (graph[3]["name"], graph[3]["how"]) == ("window", "count")
     assert graph[4] == {"stream": "customers", "name": "table", "collection": "table", "ttl_ms": 7 * 86_400_000}
-    assert graph[5] == {"join": "table", "kind": "left", "name": "join", "collections": ["table"]}
+    assert graph[5] == {"join": "table", "kind": "left", "name": "join", "collections": []}
     assert graph[6] == {"stream": "payments"}
     assert graph[8] == {
         "join": "stream",
@@ -79,7 +79,14 @@ def test_windows_and_joins_are_values_with_durations_in_milliseconds(plugin: Plu
         "collections": ["paid_left", "paid_right"],
     }
     assert [emit.name for emit in read.emits] == ["late"]
-    assert read.collections == ("minutes", "window", "table", "paid_left", "paid_right")
+    assert read.collections == ()
+    assert operator_state(read.graph) == {
+        "minutes": None,
+        "window": None,
+        "table": 7 * 86_400_000,
+        "paid_left": None,
+        "paid_right": None,
+    }
 
 
 def test_operators_are_named_by_what_they_do_and_numbered_from_the_second_on(plugin: Plugin) -> None:

@@ -26,7 +26,7 @@ class Description:
     in the sink. Further fields by op: guest/graph.js, durations in milliseconds"""
     emits: Sequence[Emit]
     collections: Sequence[str]
-    """of the code's own and of its operators"""
+    """that the code itself uses or sets up, not those of its operators (operator_state)"""
     lints: Sequence[str]
     """`file:line: …`"""
     stateless_source: bool = False
@@ -60,10 +60,9 @@ def emits_of(
 
 
 def collections_of(node: Mapping[str, Any]) -> Sequence[str]:
-    """The state collections that an operator keeps (a join with a table reads the table's)."""
-    if node["op"] == "join":
-        return tuple(node["collections"]) if node["join"] == "stream" else ()
-    return (node["collection"],) if node.get("collection") is not None else ()
+    """The state collections that an operator keeps."""
+    one = node.get("collection")
+    return (*(node.get("collections") or ()), *((one,) if one is not None else ()))
 
 
 def operator_state(graph: Sequence[Mapping[str, Any]]) -> dict[str, int | None]:

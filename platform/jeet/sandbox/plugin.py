@@ -23,7 +23,7 @@ import wasmtime
 from jeet.errors import DeployError, PluginError, RetryLater
 from jeet.sandbox import wasi
 from jeet.sandbox.call import GuestTrap, InstanceSpec, StateReader, TrapKind
-from jeet.sandbox.describe import Description, clash_of, emits_of, operator_state
+from jeet.sandbox.describe import Description, clash_of, emits_of
 from jeet.sandbox.engine import WASM_STACK_BYTES, Engine
 from jeet.sandbox.frames import OP_ANSWER
 from jeet.sandbox.gate import check_json
@@ -180,7 +180,6 @@ class Plugin:
         declared = config.get("state") if config is not None else None
         if isinstance(declared, dict):
             collections.update(dict.fromkeys(declared))
-        collections.update(dict.fromkeys(operator_state(graph)))
         return Description(
             config=config,
             graph=graph,

@@ -124,8 +124,7 @@ class Stream {
     if (kind !== 'inner' && kind !== 'left') throw new TypeError(`join: kind is ${show(kind, 1, [])}: there are 'inner' and 'left'`);
     const inputs = [this[NODE], other[NODE]];
     if (isTable) {
-      const table = nodes[other[NODE]].collection;
-      const facts = { join: 'table', kind, name: claimName('join', given.name), collections: [table], ...textOfHandler(handler) };
+      const facts = { join: 'table', kind, name: claimName('join', given.name), collections: [], ...textOfHandler(handler) };
       return addNode('join', inputs, { join: handler }, facts);
     }
     if (inputs[0] === inputs[1]) throw new TypeError('join was given the same stream on both sides: give one of them an operator of its own');

@@ -7,7 +7,7 @@
 class TableJoin {
   constructor(node, made) {
     this.name = node.name;
-    this.table = node.collections[0];
+    this.table = nodes[node.inputs[1]].collection;
     this.left = node.kind === 'left';
     this.handler = made.join;
     this.next = null;

@@ -218,7 +218,8 @@ class Cut {
   }
 
   run(item, context) {
-    if (this.by === null) return this.send(item, batch.keyTextAt(shared[INDEX]), context);
+    // Copied as it is: under the event's key, or by the path that the stream has.
+    if (this.by === null) return this.send(item, undefined, context);
     return after(this.by(item, context), (key) => this.send(item, outputKey(key, this.where), context));
   }
 
