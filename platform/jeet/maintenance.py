@@ -56,6 +56,7 @@ def jobs(settings: Settings) -> tuple[Job, ...]:
         Job("logs", settings.maintenance_s, expire_logs),
         Job("workers", settings.maintenance_s, forget_lost_workers),
         Job("retention", settings.maintenance_s, drop_segments),
+        Job("streams", settings.maintenance_s, drop_streams),
     )
 
 
@@ -91,6 +92,11 @@ async def forget_lost_workers(db: asyncpg.Connection, settings: Settings) -> int
 async def drop_segments(db: asyncpg.Connection, settings: Settings) -> int:
     """Drop segments of the log that are past their stream's retention."""
     return await retention.drop_segments(db)
+
+
+async def drop_streams(db: asyncpg.Connection, settings: Settings) -> int:
+    """Remove the streams between stages that functions have let go of."""
+    return await retention.drop_streams(db)
 
 
 async def _in_slices(db: asyncpg.Connection, name: str, *values: object) -> int:

@@ -5,7 +5,7 @@
 create or replace function jeet_internal.acquire_tasks(p_worker int, p_backend_pid int, p_tasks int[])
 returns table (task_id int, function_id int, function_name text, stage int, partition int, epoch bigint, version int,
                crashes int, ttl_hold_ms float8, on_error jsonb, inputs int[], next_offsets bigint[], outputs int[],
-               clock_ms float8, watermarks_ms float8[])
+               clock_ms float8, watermarks_ms float8[], draining boolean)
 language plpgsql as $$
 #variable_conflict use_column
 declare
@@ -47,7 +47,8 @@ begin
                    s.outputs, round(extract(epoch from t.clock) * 1000)::float8,
                    (select array_agg(round(extract(epoch from c.watermark) * 1000)::float8 order by c.stream_id)
                       from jeet_internal.checkpoint c
-                     where c.task_id = t.id and c.stream_id = any (s.inputs))
+                     where c.task_id = t.id and c.stream_id = any (s.inputs)),
+                   f.draining
               from jeet_internal.task t
               join jeet_internal.function f on f.id = t.function_id
               join jeet_internal.stage s on s.function_id = t.function_id and s.version = t.version and s.stage = t.stage

@@ -5,7 +5,10 @@ declare
     v_stream jeet_internal.stream;
 begin
     select * into v_stream from jeet_internal.stream where name = p_name and not internal;
-    if not found then
+    if not found and exists (select from jeet_internal.stream where name = p_name) then
+        raise exception 'stream % joins two stages of a function and takes no events from outside; nothing was published. Publish to the function''s source',
+            to_json(p_name) using errcode = 'JT120';
+    elsif not found then
         raise exception 'there is no stream %; nothing was published. Make it with jeet create_stream, or deploy a function that names it',
             coalesce(to_json(p_name)::text, 'null') using errcode = 'JT120';
     elsif v_stream.over_lag then

@@ -1,6 +1,6 @@
 -- Every function with the figures that tell how it fares.
 select f.name, f.version, f.status, v.spec ->> 'source' as source, v.spec ->> 'sink' as sink, f.deployed_at,
-       count(t.id)::int as partitions, count(w.id)::int as running,
+       count(t.id) filter (where t.stage = 0)::int as partitions, count(t.id)::int as tasks, count(w.id)::int as running,
        coalesce(sum(l.lag), 0)::bigint as lag,
        (select count(*) from jeet_internal.dead_letter d join jeet_internal.task dt on dt.id = d.task_id
          where dt.function_id = f.id and d.status = 'open') as dead_letters

@@ -41,6 +41,11 @@ select format('partition %s of %s is halted', t.partition, f.name), 'an event fa
   from jeet_internal.task t join jeet_internal.function f on f.id = t.function_id
  where t.status = 'halted'
 union all
+select format('%s drains', f.name), 'another version with other stages is to take over; if no jeet deploy is at it now, it was cut short',
+       'its sources are not read meanwhile', format('run that jeet deploy --drain again, or call it off: jeet resume %s', f.name), null
+  from jeet_internal.function f
+ where f.draining
+union all
 select format('stream %s refuses publishers', s.name), 'a consumer is further behind than the stream''s max_lag',
        format('max_lag is %s events; furthest behind: %s', s.max_lag, coalesce((
            select format('%s, partition %s, %s events', f.name, t.partition, h.head - c.next_offset)

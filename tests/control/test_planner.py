@@ -256,7 +256,6 @@ REFUSED: list[tuple[Callable[[Graph], Any], str]] = [
     (lambda graph: [graph.key(0, name="a"), graph.key(0, name="a")], "f.js:2: the name a is used twice"),
     (lambda graph: graph.key(0, name="a b"), "cannot be the name of a keyBy"),
     (same_name, "f.js:3: the name n is used twice, first on line 2"),
-    (lambda graph: graph.add("count", 0, collection="totals"), "the code uses state.totals itself"),
     (lambda graph: graph.add("count", 0, collection="to/tals"), "collection_name_chars"),
     (both_times, "give each a keyBy of its own"),
     (lambda graph: graph.add("fold", 0), "there is no operator stream.fold"),
@@ -274,7 +273,7 @@ def test_what_cannot_run_is_refused_in_one_line(make: Callable[[Graph], Any], wh
     graph = Graph()
     make(graph)
     with pytest.raises(DeployError) as caught:
-        graph.plan({"payments": StreamFacts(8)}, collections=frozenset({"totals"}))
+        graph.plan({"payments": StreamFacts(8)})
     assert what in str(caught.value)
     assert "\n" not in str(caught.value)
 

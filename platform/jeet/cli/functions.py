@@ -8,10 +8,12 @@ from typing import TYPE_CHECKING, Annotated
 from jeet.cli.command import command
 from jeet.cli.group import Group
 from jeet.cli.output import Done, Record, Table
+from jeet.errors import UsageError
 
 if TYPE_CHECKING:
     from jeet.control.lifecycle import Changed
     from jeet.control.registry import Progress
+    from jeet.control.takeover import Graph
 
 
 class Functions(Group):
@@ -32,12 +34,18 @@ class Functions(Group):
         emits: Annotated[str | None, "other streams that context.emit may write to, joined by commas"] = None,
         cycle: Annotated[bool | None, "its outputs may lead back to its source"] = None,
         hold_ttl: Annotated[bool | None, "state's time to live stands still while nobody runs it"] = None,
+        drain: Annotated[bool, "if its stages change, the old version first uses up what is under way"] = False,
+        reset: Annotated[bool, "discard its state and begin anew from --start"] = False,
     ) -> Done:
         """Deploy a function, or a new version of it, and wait until it runs.
 
         What is exported as `config` in the file counts, flags win over it. The same file with the same settings makes
         no new version. A new version keeps state and goes on where the one before stands; what that one had not
         committed is run again. A changed ttl counts for entries written from then on.
+
+        A version whose stages, keys or operators are others than before is refused with what does not fit, unless it
+        may --drain (sources stand still until the old version has used up what lies between its stages and closed its
+        windows; then the new one goes on there) or --reset. docs/graph.md tells more.
         """
         from jeet.control.code import read_code
         from jeet.control.deploy import deploy
@@ -52,7 +60,9 @@ class Functions(Group):
             engine.close()
         for lint in code.lints:
             self.out.note(f"note: {lint}")
-        result = deploy(self.db, code, wait_s=self.settings.deploy_wait_s)
+        result = deploy(
+            self.db, code, wait_s=self.settings.deploy_wait_s, graph=_graph(drain, reset), tell=self.out.note
+        )
         for text in result.notes:
             self.out.note(f"note: {text}")
         what = f"version {result.version}" + ("" if result.new_version else " (unchanged)")
@@ -88,6 +98,7 @@ class Functions(Group):
                 "source",
                 "sink",
                 "partitions",
+                "tasks",
                 "running",
                 "lag",
                 "dead_letters",
@@ -101,6 +112,7 @@ class Functions(Group):
                     each.source,
                     each.sink,
                     each.partitions,
+                    each.tasks,
                     each.running,
                     each.lag,
                     each.dead_letters,
@@ -121,7 +133,7 @@ class Functions(Group):
         values: dict[str, object] = {
             "name": found.name,
             "version": found.version,
-            "status": found.status,
+            "status": f"{found.status}, draining for another version" if found.draining else found.status,
             "source": spec.get("source"),
             "sink": spec.get("sink"),
             "key": spec.get("key"),
@@ -141,7 +153,9 @@ class Functions(Group):
             )
         values["tasks"] = Table(
             (
+                "stage",
                 "partition",
+                "stream",
                 "status",
                 "worker",
                 "host",
@@ -154,7 +168,9 @@ class Functions(Group):
             ),
             [
                 (
+                    each.stage,
                     each.partition,
+                    each.stream,
                     each.status,
                     each.worker,
                     each.host,
@@ -188,11 +204,22 @@ class Functions(Group):
         self,
         name: Annotated[str, "the function"],
         version: Annotated[int | None, "default: the one before the present one"] = None,
+        *,
+        drain: Annotated[bool, "if its stages differ, the present version first uses up what is under way"] = False,
+        reset: Annotated[bool, "discard state and begin anew"] = False,
     ) -> Done:
         """Run an earlier version again; state and progress stay as they are."""
         from jeet.control import lifecycle
 
-        return _done(lifecycle.rollback(self.db, name, version, wait_s=self.settings.deploy_wait_s), "runs version")
+        done = lifecycle.rollback(
+            self.db,
+            name,
+            version,
+            wait_s=self.settings.deploy_wait_s,
+            graph=_graph(drain, reset),
+            tell=self.out.note,
+        )
+        return _done(done, "runs version")
 
     @command
     def pause(self, name: Annotated[str, "the function"]) -> Done:
@@ -203,14 +230,14 @@ class Functions(Group):
 
     @command
     def resume(self, name: Annotated[str, "the function"]) -> Done:
-        """Let a paused function go on, or one that halted try again."""
+        """Let a paused function go on, or one that halted try again; or call off a drain that was cut short."""
         from jeet.control import lifecycle
 
         return _done(lifecycle.resume(self.db, name, wait_s=self.settings.deploy_wait_s), "runs version")
 
     @command
     def delete(self, name: Annotated[str, "the function"]) -> Done:
-        """Delete a function with its state, checkpoints and dead letters; its streams stay."""
+        """Delete a function with its state, checkpoints, dead letters and internal streams; its other streams stay."""
         from dataclasses import asdict
 
         from jeet.control import lifecycle
@@ -221,6 +248,12 @@ class Functions(Group):
             f" {gone.open_dead_letters} open dead letters; its streams are still there",
             asdict(gone),
         )
+
+
+def _graph(drain: bool, reset: bool) -> Graph:
+    if drain and reset:
+        raise UsageError("--drain keeps what is under way and --reset discards it: choose one")
+    return "drain" if drain else "reset" if reset else "same"
 
 
 def _done(result: Changed, words: str) -> Done:
@@ -240,10 +273,16 @@ def _running(progress: Progress) -> str:
         return "no worker is running: its tasks start when one does (jeet worker)"
     if not progress.coordinator:
         return "no coordinator is running: nobody hands its tasks out (jeet coordinator)"
-    missing = ", ".join(str(partition) for partition in progress.missing)
+    stages = dict.fromkeys(progress.stages)
+    missing = "; ".join(
+        (f"stage {stage} " if len(stages) > 1 or stage else "")
+        + f"partition{'s' if progress.stages.count(stage) > 1 else ''} "
+        + ", ".join(str(p) for s, p in zip(progress.stages, progress.missing, strict=True) if s == stage)
+        for stage in stages
+    )
     return (
-        f"{progress.tasks - len(progress.missing)} of {progress.tasks} tasks run it; not yet: partition"
-        f"{'s' if len(progress.missing) > 1 else ''} {missing} (jeet status tells more)"
+        f"{progress.tasks - len(progress.missing)} of {progress.tasks} tasks run it; not yet: {missing}"
+        " (jeet status tells more)"
     )
 
 
@@ -251,6 +290,7 @@ def _facts(progress: Progress) -> dict[str, object]:
     return {
         "tasks": progress.tasks,
         "not_running": progress.missing,
+        "not_running_stages": progress.stages,
         "workers": progress.workers,
         "coordinator": progress.coordinator,
     }

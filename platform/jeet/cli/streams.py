@@ -14,11 +14,11 @@ class Streams(Group):
     """Streams and events"""
 
     @command
-    def streams(self) -> Table:
+    def streams(self, *, all: Annotated[bool, "also those between the stages of functions"] = False) -> Table:
         """List streams, with what is kept of each."""
         from jeet.db.sql import query
 
-        cursor = self.db.execute(query("cli_streams"))
+        cursor = self.db.execute(query("cli_all_streams" if all else "cli_streams"))
         columns = [column.name for column in cursor.description or ()]
         return Table(columns, cursor.fetchall(), "there is no stream yet; make one: jeet create_stream NAME")
 

@@ -4,22 +4,30 @@ Promise: a deploy is one transaction with everything that belongs to it: streams
 The same source and settings make no new version. A new version keeps the state and the checkpoints of the one before,
 and takes over at a batch boundary: what the old one has not committed is run again by the new one.
 A TTL that changes counts for entries written (or, with refresh 'access', read) from then on.
+A version with other stages than the one before takes over once that one has drained, or with everything reset; else it
+is refused with what does not fit.
 """
 
 from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 import psycopg
 
-from jeet.control.change import change, fence
+from jeet.control import stages
+from jeet.control.change import fence
 from jeet.control.code import Code
+from jeet.control.graph import ENTRIES, StreamFacts, collections_of, fault
+from jeet.control.planner import Plan, PlanSettings, plan
 from jeet.control.registry import Progress, one, rows, wait_until_running
-from jeet.control.spec import Start
+from jeet.control.signature import signatures
+from jeet.control.spec import Collection
+from jeet.control.stages import Stages
+from jeet.control.takeover import Graph, activate, draining, settle
 from jeet.db.sql import query
 from jeet.errors import DeployError
 from jeet.ids import FunctionId, StreamId
@@ -52,10 +60,16 @@ class _Stream:
     internal: bool = False
 
 
-def deploy(db: psycopg.Connection, code: Code, *, wait_s: float = 5.0) -> Deployed:
-    """Make this code the version that runs, and wait until its tasks run it."""
-    with change(db):
-        function, deployed = _Deploy(db, code).run()
+def deploy(
+    db: psycopg.Connection,
+    code: Code,
+    *,
+    wait_s: float = 5.0,
+    graph: Graph = "same",
+    tell: Callable[[str], None] = lambda text: None,
+) -> Deployed:
+    """Make this code the version that runs, and wait until its tasks run it. `tell` hears how a drain fares."""
+    function, deployed = draining(db, lambda: _Deploy(db, code, graph).run(), tell)
     progress = wait_until_running(db, function, wait_s if deployed.status != "paused" else 0)
     return replace(deployed, progress=progress)
 
@@ -63,10 +77,11 @@ def deploy(db: psycopg.Connection, code: Code, *, wait_s: float = 5.0) -> Deploy
 class _Deploy:
     """One deploy, inside its transaction."""
 
-    def __init__(self, db: psycopg.Connection, code: Code) -> None:
+    def __init__(self, db: psycopg.Connection, code: Code, graph: Graph) -> None:
         self._db = db
         self._code = code
         self._spec = code.spec
+        self._graph = graph
         self._created: list[str] = []
         self._notes: list[str] = []
         self._found: dict[str, _Stream] = {}
@@ -75,20 +90,41 @@ class _Deploy:
         spec = self._spec
         existing = one(self._db, "registry_function", {"name": spec.name})
         function = FunctionId(existing["id"]) if existing else None
-        self._found = self._streams((spec.source, *([spec.sink] if spec.sink else []), *spec.outputs))
+        entries = [node for node in self._code.graph if node.get("op") in ENTRIES and node.get("stream") is not None]
+        named = [node["stream"] for node in entries if isinstance(node["stream"], str)]
+        self._found = self._streams((spec.source, *([spec.sink] if spec.sink else []), *spec.outputs, *named))
         if existing is not None:
             self._check_successor(existing)
+        for node in entries:
+            if (read := self._found.get(node["stream"])) is not None and read.internal:
+                raise fault(self._code.filename, node, f"stream {read.name} belongs to another function")
+        made = self._plan()
         source = self._source()
         self._check_counts(source)
         self._check_literal_emits(function)
         sink = self._output(spec.sink, source) if spec.sink is not None else None
         outputs = [sink, *(self._output(name, source) for name in spec.outputs)]
-        self._check_cycle(function, source, [output for output in outputs if output is not None])
-        settings = self._settings(source, outputs)
+        self._check_cycle(function, made, [output for output in outputs if output is not None])
+        settings = self._settings(source, outputs, made)
         digest = self._digest(settings)
-        if existing is not None and existing["digest"] == digest:
+        if existing is not None and existing["digest"] == digest and self._graph != "reset":
             return FunctionId(existing["id"]), self._unchanged(existing)
-        return self._write(existing, settings, digest, source, outputs)
+        return self._write(existing, settings, digest, made)
+
+    def _plan(self) -> Plan:
+        spec = self._spec
+        facts = {name: StreamFacts(each.partitions, each.effective_key) for name, each in self._found.items()}
+        facts.setdefault(spec.source, StreamFacts(spec.partitions or DEFAULT_PARTITIONS, spec.key, exists=False))
+        settings = PlanSettings(
+            function=spec.name,
+            source=spec.source,
+            filename=self._code.filename,
+            sink=spec.sink,
+            key=spec.key,
+            outputs=spec.outputs,
+            emits=spec.emits_anywhere,
+        )
+        return plan(self._code.graph, settings, facts)
 
     def _streams(self, names: Sequence[str]) -> dict[str, _Stream]:
         return {row["name"]: _Stream(**row) for row in rows(self._db, "registry_streams", {"names": list(names)})}
@@ -98,15 +134,17 @@ class _Deploy:
 
     def _check_successor(self, existing: Mapping[str, Any]) -> None:
         spec, before = self._spec, existing["spec"]
+        if self._graph == "reset":
+            return
         if before["source"] != spec.source:
             raise self._fail(
                 f"{spec.name} reads {before['source']}, and its state belongs to that stream's partitions; deploy what"
-                f" reads {spec.source} under another --name"
+                f" reads {spec.source} under another --name, or discard what it has with --reset"
             )
         if spec.start_given and str(spec.start) != before["start"]:
             raise self._fail(
                 f"start is for new functions, and {spec.name} is deployed already: its tasks go on where they stand;"
-                " leave it out, or deploy under another --name"
+                " leave it out, deploy under another --name, or begin anew with --reset"
             )
 
     def _source(self) -> _Stream:
@@ -121,17 +159,6 @@ class _Deploy:
             return self._create(spec.source, spec.partitions or DEFAULT_PARTITIONS, spec.key)
         if found.internal:
             raise self._fail(f"stream {spec.source} belongs to another function; read a stream of your own")
-        if spec.key is not None and spec.key != found.effective_key:
-            has = (
-                f"has the key {found.effective_key}"
-                if found.effective_key
-                else "has no key, so events of one key may lie in different partitions"
-            )
-            raise self._fail(
-                f"stream {spec.source} {has}, and this function asks for {spec.key}: that takes a stage that re-keys"
-                " events, which is not there yet; leave the key out, or read a stream that was created with"
-                f" --key={spec.key}"
-            )
         return found
 
     def _check_counts(self, source: _Stream) -> None:
@@ -173,28 +200,28 @@ class _Deploy:
         self._found[name] = stream
         return stream
 
-    def _check_cycle(self, function: FunctionId | None, source: _Stream, outputs: Sequence[_Stream]) -> None:
+    def _check_cycle(self, function: FunctionId | None, made: Plan, outputs: Sequence[_Stream]) -> None:
         if self._spec.cycle or not outputs:
             return
-        if any(output.id == source.id for output in outputs):
-            how = f"it writes to {source.name}, which it reads"
-        else:
-            ids = [output.id for output in outputs]
-            row = self._db.execute(
-                query("registry_leads_to"), {"function": function, "outputs": ids, "source": source.id}
-            ).fetchone()
-            if row != (True,):
-                return
-            how = f"other functions lead from what it writes back to {source.name}, which it reads"
-        raise self._fail(
-            f"{how}: each event could make another one without end; if the loop comes to an end by itself, say so with"
-            " --cycle"
-        )
+        ids = [output.id for output in outputs]
+        read = dict.fromkeys(each.stream for stage in made.stages for each in stage.inputs if not each.internal)
+        for name in read:
+            if any(output.name == name for output in outputs):
+                how = f"it writes to {name}, which it reads"
+            else:
+                values = {"function": function, "outputs": ids, "source": self._found[name].id}
+                if self._db.execute(query("registry_leads_to"), values).fetchone() != (True,):
+                    continue
+                how = f"other functions lead from what it writes back to {name}, which it reads"
+            raise self._fail(
+                f"{how}: each event could make another one without end; if the loop comes to an end by itself, say so"
+                " with --cycle"
+            )
 
-    def _settings(self, source: _Stream, outputs: Sequence[_Stream | None]) -> dict[str, Any]:
+    def _settings(self, source: _Stream, outputs: Sequence[_Stream | None], made: Plan) -> dict[str, Any]:
         """What is stored of the settings, and read by the worker."""
         spec = self._spec
-        return {
+        settings: dict[str, Any] = {
             "source": spec.source,
             "sink": spec.sink,
             "key": spec.key or source.effective_key,
@@ -202,7 +229,7 @@ class _Deploy:
             "outputs": [
                 {"stream": output.name if output else None, "key": output.key if output else None} for output in outputs
             ],
-            "state": {name: asdict(collection) for name, collection in spec.state.items()},
+            "state": {name: asdict(collection) for name, collection in self._collections().items()},
             "input": spec.input,
             "on_error": spec.on_error,
             "start": str(spec.start),
@@ -210,6 +237,42 @@ class _Deploy:
             "cycle": spec.cycle,
             "hold_ttl": spec.hold_ttl,
         }
+        if made.streams:  # of the key that outputs have, only that of the events they are made from is known
+            settings["internal"] = stages.internal_of(made.streams)
+            settings["output_key"] = self._output_key(made)
+        return settings
+
+    def _collections(self) -> dict[str, Collection]:
+        """Of config.state, and those whose time to live an operator's option tells."""
+        found = dict(self._spec.state)
+        for node in self._code.graph:
+            if node.get("ttl_ms") is None:
+                continue
+            for name in collections_of(node):
+                if name in found and found[name].ttl_ms != node["ttl_ms"]:
+                    raise fault(
+                        self._code.filename,
+                        node,
+                        f"config.state.{name}.ttl and the option ttl of {node['op']} differ: leave one out",
+                    )
+                found.setdefault(name, Collection(node["ttl_ms"]))
+        return found
+
+    def _output_key(self, made: Plan) -> str | None:
+        """The path by which all stages that write something are keyed, if it is one."""
+        paths = set()
+        streams = {stream.name: stream for stream in made.streams}
+        for stage in made.stages:
+            if not any(each.stream is not None and not each.internal for each in stage.outputs):
+                continue
+            for each in stage.inputs:
+                known = streams.get(each.stream)
+                if known is None or known.key is None:
+                    paths.add(self._found[each.stream].effective_key if known is None else None)
+                else:  # a digest of a function is no path
+                    cut = {n["path"] for n in self._code.graph if n["op"] == "keyBy" and n.get("path") is not None}
+                    paths.add(known.key if known.key in cut or known.key == self._spec.key else None)
+        return paths.pop() if len(paths) == 1 else None
 
     def _digest(self, settings: Mapping[str, Any]) -> str:
         """Of the source and of what its owner decides; where a function began to read is history."""
@@ -218,6 +281,10 @@ class _Deploy:
         return hashlib.sha256(text.encode()).hexdigest()
 
     def _unchanged(self, existing: Mapping[str, Any]) -> Deployed:
+        if existing["draining"]:
+            fence(self._db, FunctionId(existing["id"]))
+            self._db.execute("select jeet_internal.end_drain(%s)", (existing["id"],))
+            self._notes.append("another version was to take over, for which it drained: that is off, its sources go on")
         if existing["status"] == "failed":
             self._notes.append(
                 f"it has failed and waits; `jeet show {self._spec.name}` tells why, `jeet resume` starts it again"
@@ -225,16 +292,12 @@ class _Deploy:
         return self._result(existing["version"], existing["status"], new_function=False, new_version=False)
 
     def _write(
-        self,
-        existing: Mapping[str, Any] | None,
-        settings: Mapping[str, Any],
-        digest: str,
-        source: _Stream,
-        outputs: Sequence[_Stream | None],
+        self, existing: Mapping[str, Any] | None, settings: Mapping[str, Any], digest: str, made: Plan
     ) -> tuple[FunctionId, Deployed]:
         spec, db = self._spec, self._db
         on_error = json.dumps(spec.on_error)
         version = existing["newest"] + 1 if existing else 1
+        chosen = self._stages(made)
         if existing:
             function = FunctionId(existing["id"])
         else:
@@ -242,6 +305,9 @@ class _Deploy:
             row = db.execute(query("registry_add_function"), values).fetchone()
             assert row is not None
             function = FunctionId(row[0])
+        comparison = None
+        if existing:
+            comparison = settle(db, function, spec.name, existing, chosen, self._graph, self._code.filename)
         db.execute(
             query("registry_add_version"),
             {
@@ -254,28 +320,39 @@ class _Deploy:
                 "graph": json.dumps(self._code.graph),
                 "spec": json.dumps(settings),
                 "digest": digest,
-                "inputs": [source.id],
-                "outputs": [output.id if output else None for output in outputs],
             },
         )
-        if existing:
+        reset = existing is not None and self._graph == "reset"
+        ids = {name: stream.id for name, stream in self._found.items()}
+        ids |= stages.make_streams(db, spec.name, chosen.internal, anew=existing is None or reset)
+        chosen = replace(chosen, plans=tuple(stages.write_stages(db, function, version, chosen.plans, ids)))
+        if existing and comparison:
+            stages.take_over(db, function, version, chosen, ids, comparison, spec.start, reset=reset)
             status = activate(db, function, version, settings, existing["status"])
         else:
-            self._add_tasks(function, source, spec.start)
+            stages.add_tasks(db, function, version, chosen, ids, spec.start)
             db.execute("select jeet_internal.refresh_cycles()")
             db.execute("select pg_notify('jeet_control', %s)", (f"function {function}",))
             status = "running"
         return function, self._result(version, status, new_function=existing is None, new_version=True)
 
-    def _add_tasks(self, function: FunctionId, source: _Stream, start: Start) -> None:
-        values = {
-            "function": function,
-            "source": source.id,
-            "start": start.kind,
-            "offset": start.offset,
-            "time": start.time,
-        }
-        self._db.execute(query("registry_add_tasks"), values)
+    def _stages(self, made: Plan) -> Stages:
+        """As planned, each output with the key of its stream."""
+        keys = {name: stream.key for name, stream in self._found.items()}
+        plans = tuple(
+            replace(
+                each,
+                outputs=tuple(
+                    out if out.internal or out.stream is None else replace(out, key=keys[out.stream])
+                    for out in each.outputs
+                ),
+            )
+            for each in made.stages
+        )
+        internal = stages.internal_of(made.streams)
+        counts = {name: stream.partitions for name, stream in self._found.items()} | internal
+        found = signatures(self._code.graph, plans, counts)
+        return Stages(plans, tuple(found), made.partitions, internal)
 
     def _result(self, version: int, status: str, *, new_function: bool, new_version: bool) -> Deployed:
         if status == "paused":
@@ -290,21 +367,3 @@ class _Deploy:
             progress=Progress(0, (), 0, False),
             notes=tuple(self._notes),
         )
-
-
-def activate(
-    db: psycopg.Connection, function: FunctionId, version: int, settings: Mapping[str, Any], status: str
-) -> str:
-    """Let a function run another of its versions from its next batch on; returns its status. Inside `change`."""
-    values = {
-        "function": function,
-        "version": version,
-        "on_error": json.dumps(settings["on_error"]),
-        "hold_ttl": settings.get("hold_ttl", True),
-    }
-    db.execute(query("registry_set_version"), values)
-    state = json.dumps(settings.get("state") or {})
-    db.execute(query("registry_set_collections"), {"function": function, "state": state})
-    db.execute("select jeet_internal.refresh_cycles()")
-    fence(db, function)
-    return "paused" if status == "paused" else "running"

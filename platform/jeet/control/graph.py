@@ -48,7 +48,7 @@ def quoted(value: object) -> str:
 
 
 def readers(graph: Sequence[Node]) -> list[list[int]]:
-    """By node: those that read it."""
+    """By node: those that read it, and onTimer, which hangs on it."""
     found: list[list[int]] = [[] for _ in graph]
     for node in graph:
         for source in node["inputs"]:
@@ -68,9 +68,10 @@ def time_settings(node: Node) -> Mapping[str, Any]:
 
 
 def collections_of(node: Node) -> list[str]:
-    """State collections that an operator keeps."""
-    names = [node.get("collection"), *(node.get("collections") or ())]
-    return [str(name) for name in names if name is not None]
+    """State collections that an operator keeps; a join with a table reads the table's."""
+    if node["op"] == "join":
+        return [str(name) for name in node.get("collections") or ()] if node.get("join") == "stream" else []
+    return [] if node.get("collection") is None else [str(node["collection"])]
 
 
 def output_of(node: Node) -> str | None:
@@ -79,10 +80,8 @@ def output_of(node: Node) -> str | None:
     return name if isinstance(name, str) and node["op"] in ("to", "window", "join") else None
 
 
-def check_graph(
-    graph: Sequence[Node], filename: str, source: str, own: frozenset[str], streams: Mapping[str, StreamFacts]
-) -> None:
-    """Raise DeployError unless the graph can be planned. `own`: collections that the code uses by itself."""
+def check_graph(graph: Sequence[Node], filename: str, source: str, streams: Mapping[str, StreamFacts]) -> None:
+    """Raise DeployError unless the graph can be planned."""
     _check_shape(graph, filename)
     read = readers(graph)
     for node in graph:
@@ -95,7 +94,7 @@ def check_graph(
             _check_window(node, filename)
         if node["op"] in ENTRIES and node["id"] > 0:
             _check_stream(node, filename, source, streams)
-    _check_names(graph, filename, own)
+    _check_names(graph, filename)
 
 
 def _check_shape(graph: Sequence[Node], filename: str) -> None:
@@ -157,7 +156,7 @@ def _check_stream(node: Node, filename: str, source: str, streams: Mapping[str, 
         raise fault(filename, node, f"there is no stream {name}: {hint}, or make it first: {make}")
 
 
-def _check_names(graph: Sequence[Node], filename: str, own: frozenset[str]) -> None:
+def _check_names(graph: Sequence[Node], filename: str) -> None:
     seen: dict[str, Node] = {}
     for node in graph:
         for name in collections_of(node):
@@ -167,13 +166,6 @@ def _check_names(graph: Sequence[Node], filename: str, own: frozenset[str]) -> N
                     node,
                     f"{quoted(name)} cannot be the name of an operator, which is that of its state: use letters,"
                     " digits, '_' and '$', not starting with a digit (collection_name_chars)",
-                )
-            if name in own:
-                raise fault(
-                    filename,
-                    node,
-                    f"{node['op']} keeps its state as {name}, and the code uses state.{name} itself: give the operator"
-                    f" another name by its option name",
                 )
             if name in seen:
                 raise fault(

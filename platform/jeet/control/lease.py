@@ -51,6 +51,8 @@ class Lease:
     """event time that the task has reached, in milliseconds since the epoch; None: none yet, or it does not go by it"""
     watermarks_ms: tuple[float | None, ...] = ()
     """event time up to which each input was seen, as `inputs`"""
+    draining: bool = False
+    """sources are read no further: another graph is to take over"""
 
 
 @dataclass(frozen=True)
@@ -119,4 +121,5 @@ def _lease(row: Record) -> Lease:
         outputs=tuple(None if s is None else StreamId(s) for s in row["outputs"]),
         clock_ms=row["clock_ms"],
         watermarks_ms=tuple(row["watermarks_ms"]),
+        draining=row["draining"],
     )

@@ -7,13 +7,16 @@ stay.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Callable
+from dataclasses import dataclass, replace
 
 import psycopg
 
+from jeet.control import stages
 from jeet.control.change import change, fence
-from jeet.control.deploy import activate
-from jeet.control.registry import Progress, find, one, wait_until_running
+from jeet.control.registry import Progress, find, one, rows, wait_until_running
+from jeet.control.spec import parse_start
+from jeet.control.takeover import Graph, activate, draining, settle
 from jeet.db.sql import query
 from jeet.errors import NotFound, UsageError
 from jeet.ids import FunctionId
@@ -53,43 +56,71 @@ def pause(db: psycopg.Connection, name: str) -> Changed:
 
 
 def resume(db: psycopg.Connection, name: str, *, wait_s: float = 5.0) -> Changed:
-    """Let a paused function go on, or one that has halted try again at the event where it stopped."""
+    """Let a paused function go on, or one that has halted try again at the event where it stopped; end a drain."""
     with change(db):
         row = find(db, name)
         function = FunctionId(row["id"])
-        if row["status"] != "running":
+        changed = row["status"] != "running" or row["draining"]
+        if changed:
             fence(db, function)
             db.execute(query("registry_set_status"), {"function": function, "status": "running"})
+            db.execute("select jeet_internal.end_drain(%s)", (function,))
     progress = wait_until_running(db, function, wait_s)
-    return Changed(name, "running", row["version"], changed=row["status"] != "running", progress=progress)
+    return Changed(name, "running", row["version"], changed=changed, progress=progress)
 
 
-def rollback(db: psycopg.Connection, name: str, version: int | None = None, *, wait_s: float = 5.0) -> Changed:
-    """Run an earlier version again, by default the one before the present one. State and checkpoints stay."""
-    with change(db):
-        row = find(db, name)
-        function = FunctionId(row["id"])
-        if version is None:
-            if row["version"] <= 1:
-                raise UsageError(f"{name} runs version 1; there is none before it")
-            version = row["version"] - 1
-        found = one(db, "registry_version", {"function": function, "version": version})
-        if found is None:
-            raise NotFound(f"{name} has no version {version}; jeet versions {name} lists them")
-        plugins = found["worker_plugins"]
-        if not found["has_source"] and plugins and found["plugin_hash"] not in plugins:
-            raise UsageError(
-                f"version {version} of {name} came as .wasm for a plugin that no worker has now; deploy it again from"
-                " its .js, or as .wasm built against the workers' plugin"
-            )
-        changed = version != row["version"]
-        status = activate(db, function, version, found["spec"], row["status"]) if changed else row["status"]
-    progress = wait_until_running(db, function, wait_s if status == "running" else 0)
-    return Changed(name, status, version, changed, progress)
+def rollback(
+    db: psycopg.Connection,
+    name: str,
+    version: int | None = None,
+    *,
+    wait_s: float = 5.0,
+    graph: Graph = "same",
+    tell: Callable[[str], None] = lambda text: None,
+) -> Changed:
+    """Run an earlier version again, by default the one before the present one. State and checkpoints stay as far as
+    its stages fit; if they do not, `graph` says what becomes of that, as for a deploy."""
+    function, changed = draining(db, lambda: _roll_back(db, name, version, graph), tell)
+    progress = wait_until_running(db, function, wait_s if changed.status == "running" else 0)
+    return replace(changed, progress=progress)
+
+
+def _roll_back(db: psycopg.Connection, name: str, version: int | None, graph: Graph) -> tuple[FunctionId, Changed]:
+    row = find(db, name)
+    function = FunctionId(row["id"])
+    if version is None:
+        if row["version"] <= 1:
+            raise UsageError(f"{name} runs version 1; there is none before it")
+        version = int(row["version"]) - 1
+    found = one(db, "registry_version", {"function": function, "version": version})
+    if found is None:
+        raise NotFound(f"{name} has no version {version}; jeet versions {name} lists them")
+    plugins = found["worker_plugins"]
+    if not found["has_source"] and plugins and found["plugin_hash"] not in plugins:
+        raise UsageError(
+            f"version {version} of {name} came as .wasm for a plugin that no worker has now; deploy it again from"
+            " its .js, or as .wasm built against the workers' plugin"
+        )
+    if version == row["version"] and graph != "reset":
+        return function, Changed(name, row["status"], version, changed=False)
+    chosen = stages.stored(db, function, version)
+    comparison = settle(db, function, name, row, chosen, graph, f"version {version}")
+    reset = graph == "reset"
+    read = {each.stream for plan in chosen.plans for each in plan.inputs}
+    written = {each.stream for plan in chosen.plans for each in plan.outputs if each.stream is not None}
+    ids = {each["name"]: each["id"] for each in rows(db, "registry_streams", {"names": sorted(read | written)})}
+    # Internal streams may have been made anew since that version ran.
+    ids |= stages.make_streams(db, name, chosen.internal, anew=reset)
+    if any(each for each in chosen.plans if each.outputs):  # else of a version of Jeet that knew one stage only
+        chosen = replace(chosen, plans=tuple(stages.write_stages(db, function, version, chosen.plans, ids)))
+    start = parse_start(found["spec"].get("start"), name)
+    stages.take_over(db, function, version, chosen, ids, comparison, start, reset=reset)
+    status = activate(db, function, version, found["spec"], row["status"])
+    return function, Changed(name, status, version, changed=True)
 
 
 def delete(db: psycopg.Connection, name: str) -> Deleted:
-    """Take a function away with its state; its streams stay."""
+    """Take a function away with its state and the streams between its stages; all others stay."""
     with change(db):
         row = find(db, name)
         function = FunctionId(row["id"])
@@ -97,5 +128,6 @@ def delete(db: psycopg.Connection, name: str) -> Deleted:
         assert counts is not None
         fence(db, function)
         db.execute(query("registry_delete"), {"function": function})
+        stages.make_streams(db, name, {}, anew=True)
         db.execute("select jeet_internal.refresh_cycles()")
     return Deleted(name, row["tasks"], counts["state"], counts["dead_letters"])

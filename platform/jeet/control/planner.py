@@ -49,8 +49,6 @@ class PlanSettings:
     """all streams but the sink that it may write to, in order"""
     emits: frozenset[str] = frozenset()
     """streams, of these and the sink, that context.emit may name in any stage"""
-    collections: frozenset[str] = frozenset()
-    """state collections that the code uses by itself"""
 
 
 @dataclass(frozen=True)
@@ -76,7 +74,7 @@ class Plan:
 
 def plan(graph: Sequence[Node], settings: PlanSettings, streams: Mapping[str, StreamFacts]) -> Plan:
     """Cut a graph into stages; else DeployError. `streams` has the source and all that the graph names and exist."""
-    check_graph(graph, settings.filename, settings.source, settings.collections, streams)
+    check_graph(graph, settings.filename, settings.source, streams)
     return _Planner(graph, settings, streams).run()
 
 
@@ -502,13 +500,18 @@ class _Planner:
             keyed=any(self._nodes[place]["op"] in KEYED for place in stage.nodes),
         )
 
+    def _is_end(self, place: int) -> bool:
+        """What comes out of it goes to the sink."""
+        read = any(self._nodes[reader]["op"] != "onTimer" for reader in self._readers[place])
+        return not read and self._nodes[place]["op"] != "to"
+
     def _outputs(self, stage: _Stage, alone: bool) -> list[StageOutput]:
         """The sink, then what its operators and context.emit may name."""
         settings = self._settings
         named = {output_of(self._nodes[place]) for place in stage.nodes}
         cut = {place for place, _, _ in stage.cuts}
         run = {*stage.nodes, *(place for each in stage.inputs.values() for place in each.nodes)} - cut
-        ends = any(not self._readers[place] and self._nodes[place]["op"] != "to" for place in run)
+        ends = any(self._is_end(place) for place in run)
         sink = settings.sink if alone or ends or settings.sink in settings.emits else None
         chosen = [name for name in settings.outputs if alone or name in named or name in settings.emits]
         return [StageOutput(sink), *(StageOutput(name) for name in chosen)]

@@ -26,11 +26,13 @@ class Progress:
 
     tasks: int
     missing: tuple[int, ...]
-    """partitions that do not, yet"""
+    """partitions of those that do not, yet"""
     workers: int
     """workers that run"""
     coordinator: bool
     """one leads"""
+    stages: tuple[int, ...] = ()
+    """of those that are missing, one each"""
 
     @property
     def complete(self) -> bool:
@@ -47,6 +49,8 @@ class Listed:
     source: str
     sink: str | None
     partitions: int
+    """of its source"""
+    tasks: int
     running: int
     """tasks that a running worker holds"""
     lag: int
@@ -70,6 +74,10 @@ class Version:
 
 @dataclass(frozen=True)
 class TaskShown:
+    """A task and one of the streams that it reads."""
+
+    stage: int
+    stream: str
     partition: int
     status: str
     halt_reason: str | None
@@ -106,6 +114,8 @@ class Shown:
     """its settings"""
     plugin_hash: str
     digest: str
+    draining: bool
+    """its sources stand still until another version takes over"""
     outputs: tuple[str, ...]
     collections: tuple[CollectionShown, ...]
     tasks: tuple[TaskShown, ...]
@@ -170,7 +180,7 @@ def wait_until_running(db: psycopg.Connection, function: FunctionId, wait_s: flo
 def _progress(db: psycopg.Connection, function: FunctionId) -> Progress:
     row = one(db, "registry_running", {"function": function})
     assert row is not None
-    return Progress(row["tasks"], tuple(row["missing"]), row["workers"], row["coordinator"])
+    return Progress(row["tasks"], tuple(row["missing"]), row["workers"], row["coordinator"], tuple(row["stages"]))
 
 
 def one(db: psycopg.Connection, name: str, values: Mapping[str, object]) -> DictRow | None:

@@ -109,6 +109,8 @@ class FunctionSpec:
     """state's clock stands still while a task has no owner"""
     outputs: tuple[str, ...] = field(default=())
     """all streams but the sink that it may write to, in order"""
+    emits_anywhere: frozenset[str] = frozenset()
+    """those that context.emit may name in any stage, the sink among them if it is declared so"""
 
 
 def merge(
@@ -155,7 +157,15 @@ def merge(
         cycle=_truth("cycle", _first(flags.cycle, settings.get("cycle")), False, filename),
         hold_ttl=_truth("holdTtl", _first(flags.hold_ttl, settings.get("holdTtl")), True, filename),
         outputs=tuple(stream for stream in (*declared, *literal) if stream != sink),
+        emits_anywhere=frozenset(
+            (*_listed(settings.get("emits")), *(flags.emits or "").split(","), *(s for s, known in emits if not known))
+        )
+        - {""},
     )
+
+
+def _listed(value: object) -> list[str]:
+    return [value] if isinstance(value, str) else [str(each) for each in value] if isinstance(value, list) else []
 
 
 def check_name(what: str, name: object, filename: str, remedy: str = "choose another") -> None:

@@ -1,4 +1,4 @@
-"""Lets go of old events, a segment of the log at a time.
+"""Lets go of old events, a segment of the log at a time, and of streams between stages that no function has any more.
 
 Promise: no event goes before its retention, nor before every deployed function has processed it, unless the stream's
 max_bytes demands it: that is logged as a warning, and the tasks concerned halt. Appends and reads never wait for this:
@@ -31,6 +31,19 @@ async def drop_segments(db: Connection) -> int:
                 dropped += step["step"] == "drop"
         except (asyncpg.LockNotAvailableError, asyncpg.QueryCanceledError, asyncpg.DeadlockDetectedError) as error:
             log.info("old events are still in use; they go later", stream=stream["name"], error=str(error))
+    return dropped
+
+
+async def drop_streams(db: Connection) -> int:
+    """Remove the streams that functions have let go of; returns how many went. Those still in use go later."""
+    dropped = 0
+    for stream in await db.fetch(query("streams_to_drop")):
+        try:
+            if stream["detach"] is not None:
+                await db.execute(stream["detach"])
+            dropped += bool(await db.fetchval("select jeet_internal.drop_stream($1)", stream["id"]))
+        except (asyncpg.LockNotAvailableError, asyncpg.QueryCanceledError, asyncpg.DeadlockDetectedError) as error:
+            log.info("a stream that is not needed any more is still in use; it goes later", error=str(error))
     return dropped
 
 

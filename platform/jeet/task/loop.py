@@ -218,7 +218,10 @@ class TaskLoop:
                 lease=lease,
                 program=program,
                 state=TaskState(lane.state, lease.task_id, lease.function_id, lease.ttl_hold_ms, program.state),
-                cursors=[Cursor(stream, offset, offset) for stream, offset in lease.inputs],
+                cursors=[
+                    Cursor(stream, offset, offset, stopped=lease.draining and not each.internal)
+                    for (stream, offset), each in zip(lease.inputs, program.plan.inputs, strict=True)
+                ],
                 most_events=self._settings.batch_events,
                 size=min(FIRST_BATCH, self._settings.batch_events),
                 careful=careful,

@@ -38,10 +38,12 @@ class Cursor:
     read: Offset
     head: Offset | None = None
     """the last known end of the partition; None: somebody has to look"""
+    stopped: bool = False
+    """the function drains, and this is one of its sources: it is read no further"""
 
     @property
     def behind(self) -> bool:
-        return self.head is None or self.read < self.head
+        return not self.stopped and (self.head is None or self.read < self.head)
 
 
 @dataclass(frozen=True)
@@ -140,7 +142,9 @@ class RunningTask:
     @property
     def work(self) -> Work:
         """How much it is known to have to do; where nobody has looked yet, nothing."""
-        known = sum(cursor.head - cursor.read for cursor in self.cursors if cursor.head is not None)
+        known = sum(
+            cursor.head - cursor.read for cursor in self.cursors if cursor.head is not None and not cursor.stopped
+        )
         return Work(known, self.spent_s, starts=self.instance is None)
 
     def turn(self, share: int) -> Turn:
