@@ -231,7 +231,7 @@ NO_FUNCTIONS: list[tuple[str | bytes, str]] = [
     ("stream.map(event => {\n  return (;\n});", "f.js:2"),
     ("stream.map(5);", "takes a function"),
     ("throw new Error('at the top');", "at the top"),
-    ("stream.window({});", "not available"),
+    ("stream.window({});", "f.js:1"),
     (b"\xff\xfe", "not UTF-8"),
     ("export const config = { source: 'x', input: { type: 'nonsense' } };\nstream.map(e => e);", "JSON Schema"),
 ]
@@ -334,3 +334,32 @@ def test_delete_takes_everything_of_the_function_and_leaves_its_streams(
 def test_a_deploy_without_workers_says_so_at_once(deploy_source: Deploy) -> None:
     progress = deploy_source(source="events", partitions=2, wait_s=60).progress
     assert (progress.workers, progress.missing, progress.complete) == (0, (0, 1), False)
+
+
+PIPELINE_JS = """export const config = { source: 'clicks', sink: 'top', key: 'id', partitions: 2 };
+stream.filter(e => e.n > 0)
+  .keyBy(e => e.user, { name: 'by_user', partitions: 4 })
+  .window({ tumbling: '1m', time: 'at', delay: '5s', grace: '10s', lateTo: 'late' }).count({ name: 'clicks' })
+  .keyBy('end')
+  .reduce((top, next) => next, { name: 'top', ttl: '1h' });
+"""
+
+
+def test_a_pipeline_is_planned_from_its_code(db: psycopg.Connection, deploy_source: Deploy) -> None:
+    result = deploy_source(PIPELINE_JS)
+    assert result.streams == ("clicks", "top", "late")
+    plans = [row[0] for row in db.execute("select plan from jeet_internal.stage order by stage").fetchall()]
+    assert [[each["stream"] for each in plan["inputs"]] for plan in plans] == [["clicks"], ["f/by_user"], ["f/rekey1"]]
+    assert [[each["stream"] for each in plan["outputs"]] for plan in plans] == [
+        [None, "f/by_user"],
+        [None, "late", "f/rekey1"],
+        ["top"],
+    ]
+    assert (plans[0]["delay_ms"], plans[1]["hold_ms"], plans[0]["cuts"][0]["time_of"]) == (5000, 10000, 3)
+    assert db.execute(
+        "select spec -> 'state' -> 'top' ->> 'ttl_ms' from jeet_internal.function_version"
+    ).fetchone() == ("3600000",)
+    with pytest.raises(DeployError, match="stage 1 keeps clicks otherwise"):
+        deploy_source(PIPELINE_JS.replace("'1m'", "'5m'"))
+    with pytest.raises(DeployError, match=r"^f.js:3: window on line 4 takes the time from what this map makes"):
+        deploy_source(PIPELINE_JS.replace("partitions: 4 })", "partitions: 4 }).map(e => e)"))

@@ -1,4 +1,4 @@
-"""A graph of several stages is deployed whole and changes hands whole: what fits is left alone, nothing is half done."""
+"""A graph of several stages is deployed whole and changes hands whole: what fits is left, nothing is half done."""
 
 from __future__ import annotations
 
@@ -114,7 +114,7 @@ def test_tables_are_read_from_their_beginning_wherever_sources_start(
     db.execute("update jeet_internal.head set head = 10")
     graph = Graph()
     table = graph.add("table", stream="customers", collection="customers")
-    graph.add("join", 0, table, join="table", kind="inner", collections=["customers"])
+    graph.add("join", 0, table, join="table", kind="inner")
     deploy_graph(graph, start="latest")
     assert tasks(db) == [(0, p, s, o) for p in (0, 1) for s, o in (("customers", 0), ("events", 10))]
 

@@ -21,7 +21,7 @@ import psycopg
 from jeet.control import stages
 from jeet.control.change import fence
 from jeet.control.code import Code
-from jeet.control.graph import ENTRIES, StreamFacts, collections_of, fault
+from jeet.control.graph import ENTRIES, StreamFacts, fault
 from jeet.control.planner import Plan, PlanSettings, plan
 from jeet.control.registry import Progress, one, rows, wait_until_running
 from jeet.control.signature import signatures
@@ -31,6 +31,7 @@ from jeet.control.takeover import Graph, activate, draining, settle
 from jeet.db.sql import query
 from jeet.errors import DeployError
 from jeet.ids import FunctionId, StreamId
+from jeet.sandbox.describe import collections_of
 
 DEFAULT_PARTITIONS = 8
 

@@ -15,6 +15,7 @@ from typing import Any
 from jeet.control.spec import COLLECTION_NAME, NAME
 from jeet.errors import DeployError
 from jeet.limits import DEFAULTS
+from jeet.sandbox.describe import collections_of
 
 KEEPS_ITEMS = frozenset({"source", "table", "filter", "peek", "merge", "branch", "keyBy", "dedupe"})
 """operators behind which an item is what it was before"""
@@ -65,13 +66,6 @@ def time_settings(node: Node) -> Mapping[str, Any]:
     """Where a window or a join keeps what it says about time."""
     settings: Mapping[str, Any] = node["window"] if node["op"] == "window" else node
     return settings
-
-
-def collections_of(node: Node) -> list[str]:
-    """State collections that an operator keeps; a join with a table reads the table's."""
-    if node["op"] == "join":
-        return [str(name) for name in node.get("collections") or ()] if node.get("join") == "stream" else []
-    return [] if node.get("collection") is None else [str(node["collection"])]
 
 
 def output_of(node: Node) -> str | None:
@@ -160,7 +154,7 @@ def _check_names(graph: Sequence[Node], filename: str) -> None:
     seen: dict[str, Node] = {}
     for node in graph:
         for name in collections_of(node):
-            if not COLLECTION_NAME.fullmatch(name):
+            if not isinstance(name, str) or not COLLECTION_NAME.fullmatch(name):
                 raise fault(
                     filename,
                     node,

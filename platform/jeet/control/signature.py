@@ -12,8 +12,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from jeet.control.graph import KEYED, Node, collections_of, time_settings
+from jeet.control.graph import KEYED, Node, time_settings
 from jeet.plan import StagePlan
+from jeet.sandbox.describe import collections_of
 
 _MOST_TOLD = 3
 
