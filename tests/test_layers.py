@@ -28,7 +28,8 @@ MAY_IMPORT: dict[str, set[str]] = {
     "observe": BASE | {"db", "stream"},
     "embedded": {"errors", "settings", "embedded_install"},
     "embedded_install": {"errors", "settings"},
-    "testing": {"errors", "settings", "sandbox", "plan"},
+    "local": {"errors", "sandbox", "plan"},
+    "testing": {"errors", "settings", "sandbox", "local", "control.graph", "control.planner"},
 }
 """what each part may import of jeet; parts that are not listed are entry points and may import all of these"""
 

@@ -13,29 +13,22 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from types import TracebackType
 from typing import Any
 
+from jeet.control.graph import StreamFacts
+from jeet.control.planner import Plan, PlanSettings
+from jeet.control.planner import plan as plan_graph
 from jeet.errors import DeployError, Refused, SandboxError
-from jeet.sandbox.call import (
-    BatchInput,
-    BatchResult,
-    CollectionInfo,
-    Fault,
-    GuestTrap,
-    GuestViolation,
-    InstanceSpec,
-    LogLine,
-    OutputStream,
-    StateConfig,
-)
+from jeet.local import Done, Entry, LocalTask, MemoryState
+from jeet.sandbox.call import InstanceSpec, LogLine, OutputStream, StateConfig
+from jeet.sandbox.describe import operator_state
 from jeet.sandbox.durations import duration_ms
 from jeet.sandbox.engine import Engine
 from jeet.sandbox.gate import Verdict, canonical, check_json, key_of
-from jeet.sandbox.instance import Instance
 from jeet.sandbox.limits import Limits
 from jeet.sandbox.plugin import Compiled, Plugin
 from jeet.sandbox.source import decode_source
@@ -47,7 +40,7 @@ _NO_BREAKS = {ord("\n"): " ", ord("\r"): " "}  # between tokens a space is as go
 
 @dataclass(frozen=True)
 class Output:
-    """One output: to which stream, under which key, made by which event of all those fed."""
+    """One output: to which stream, under which key, made by which event of all those fed (-1: by a timer)."""
 
     stream: str
     key: str | None
@@ -65,12 +58,21 @@ class Failure:
     state_key: str | None
 
 
+@dataclass(frozen=True)
+class LateEvent:
+    """An event that came after all its windows had closed, and that no stream is named for (lateTo)."""
+
+    event: int
+    message: str
+
+
 @dataclass
 class Run:
     """What a feed did."""
 
     outputs: list[Output] = field(default_factory=list)
     failures: list[Failure] = field(default_factory=list)
+    late: list[LateEvent] = field(default_factory=list)
     logs: list[LogLine] = field(default_factory=list)
 
     def values(self, stream: str = SINK) -> list[Any]:
@@ -78,55 +80,8 @@ class Run:
         return [output.value for output in self.outputs if output.stream == stream]
 
 
-class MemoryState:
-    """Keyed state in memory, as a StateReader; rows are (JSON text, expires_at_ms or None)."""
-
-    def __init__(self, configs: Mapping[str, StateConfig] | None = None) -> None:
-        self.configs = dict(configs or {})
-        self.names: dict[str, int] = {}
-        self.rows: dict[int, dict[str, tuple[str, float | None]]] = {}
-        self.reads = 0
-
-    def collection(self, name: str) -> CollectionInfo:
-        number = self.names.setdefault(name, len(self.names) + 1)
-        self.rows.setdefault(number, {})
-        config = self.configs.get(name, StateConfig())
-        return CollectionInfo(number, config.ttl_ms, config.refresh)
-
-    def read(self, collection_id: int, keys: Sequence[str]) -> Sequence[tuple[str, float | None] | None]:
-        self.reads += 1
-        rows = self.rows[collection_id]
-        return [rows.get(key) for key in keys]
-
-    def scan(self, collection_id: int, after: str | None, limit: int) -> Sequence[tuple[str, str, float | None]]:
-        self.reads += 1
-        rows = self.rows[collection_id]
-        start = None if after is None else after.encode()
-        keys = sorted((key for key in rows if start is None or key.encode() > start), key=str.encode)
-        return [(key, *rows[key]) for key in keys[:limit]]
-
-    def apply(self, result: BatchResult, now_ms: float) -> None:
-        """Commit the writes of a batch that had this now_ms."""
-        configs = {number: self.configs.get(name, StateConfig()) for name, number in self.names.items()}
-        for write in result.state:
-            rows = self.rows[write.collection]
-            ttl = configs[write.collection].ttl_ms
-            expires = None if ttl is None else now_ms + ttl
-            if write.puts:
-                values = write.put_values.split("\n")
-                for key, value in zip(write.put_keys.split("\n"), values, strict=True):
-                    rows[json.loads(key)] = (value, expires)
-            if write.deletes:
-                for key in write.delete_keys.split("\n"):
-                    rows.pop(json.loads(key), None)
-            if write.touched:
-                for key in write.touched_keys.split("\n"):
-                    name = json.loads(key)
-                    rows[name] = (rows[name][0], expires)
-
-
 class LocalFunction:
-    """A deployed function in this process. Use it in one thread; close it, or use it in a `with`."""
+    """A deployed function in this process, all its stages. Use it in one thread; close it, or use it in a `with`."""
 
     def __init__(
         self,
@@ -134,6 +89,7 @@ class LocalFunction:
         filename: str = "function.js",
         *,
         key: str | None = None,
+        keys: Mapping[str, str] | None = None,
         sink: str = SINK,
         plugin: Plugin | None = None,
         plugin_path: Path | None = None,
@@ -141,8 +97,9 @@ class LocalFunction:
         limits: Limits = Limits(),  # noqa: B008  frozen
         batch_events: int = 1000,
     ) -> None:
+        """`key` is the path of the key in the source's events, `keys` the same for other streams that it reads."""
         self._engine: Engine | None = None
-        self._instance: Instance | None = None
+        self._tasks: list[LocalTask] = []
         try:
             if plugin is None:
                 self._engine = Engine(cache_dir or Settings.from_environment().sandbox_cache)
@@ -152,33 +109,71 @@ class LocalFunction:
             self.description = self._plugin.describe(self._compiled)
             config = self.description.config or {}
             path = key if key is not None else config.get("key")
-            self._path: list[str] | None = None if path is None else path.split(".")
-            if self._path is not None and not all(self._path):
-                raise DeployError(f"the key {json.dumps(path)} is not a path: use names joined by dots")
-            self._outputs = [OutputStream(sink)]
-            self._outputs.extend(OutputStream(emit.name) for emit in self.description.emits if emit.name != sink)
-            self._state = MemoryState(state_configs(config))
+            self.source = str(config.get("source") or "source")
+            self._paths = {name: _path(found) for name, found in (keys or {}).items()}
+            self._paths[self.source] = _path(path)
+            plan = self._plan(filename, path, sink)
+            self._states = [MemoryState(self._state_configs(config)) for _ in plan.stages]
         except BaseException:
             self.close()
             raise
-        self._spec = InstanceSpec(
-            function=Path(filename).stem,
-            version=1,
-            partition=0,
-            outputs=tuple(self._outputs),
-            input_schema=config.get("input"),
-            limits=limits,
-        )
-        self._limits = limits
+        self._plans = plan.stages
         self._batch_events = batch_events
+        self._specs = [
+            InstanceSpec(
+                function=Path(filename).stem,
+                version=1,
+                partition=0,
+                outputs=tuple(OutputStream(each.stream or "", each.key, each.internal) for each in stage.outputs),
+                sink=stage.outputs[0].stream is not None,
+                input_schema=config.get("input"),
+                limits=limits,
+                plan=stage,
+            )
+            for stage in plan.stages
+        ]
+        self._tasks = [self._task(number) for number in range(len(plan.stages))]
+        self._limits = limits
         self._fed = 0
-        self._committed = 0
+        self._waiting: dict[str, list[Entry]] = {}
+        """what stages have made for later ones, by internal stream"""
 
     @staticmethod
     def from_file(path: str | Path, **options: Any) -> LocalFunction:
         """A function in a file."""
         file = Path(path)
         return LocalFunction(decode_source(file.read_bytes(), file.name), file.name, **options)
+
+    def _plan(self, filename: str, path: str | None, sink: str) -> Plan:
+        graph = self.description.graph
+        outputs = tuple(emit.name for emit in self.description.emits if emit.name != sink)
+        settings = PlanSettings(
+            function=Path(filename).stem,
+            source=self.source,
+            filename=filename,
+            sink=sink,
+            key=path,
+            outputs=outputs,
+            emits=frozenset({*outputs, sink}),
+        )
+        read = [str(node["stream"]) for node in graph if node["op"] in ("source", "table") and node["id"] > 0]
+        streams = {name: StreamFacts(1) for name in read}
+        streams[self.source] = StreamFacts(1, path)
+        return plan_graph(graph, settings, streams)
+
+    def _state_configs(self, config: Mapping[str, Any]) -> dict[str, StateConfig]:
+        operators = operator_state(self.description.graph).items()
+        return {**{name: StateConfig(ttl) for name, ttl in operators if ttl is not None}, **state_configs(config)}
+
+    def _task(self, number: int) -> LocalTask:
+        spec, state = self._specs[number], self._states[number]
+        return LocalTask(
+            spec.plan,
+            state,
+            lambda: self._plugin.instantiate(self._compiled, spec, state),
+            batch_events=self._batch_events,
+            user_operators=frozenset(node["name"] for node in self.description.graph if node["op"] == "onTimer"),
+        )
 
     def __enter__(self) -> LocalFunction:
         return self
@@ -190,123 +185,127 @@ class LocalFunction:
 
     def close(self) -> None:
         """Free the sandbox."""
-        if self._instance is not None:
-            self._instance.close()
-            self._instance = None
+        for task in self._tasks:
+            task.close()
         if self._engine is not None:
             self._engine.close()
             self._engine = None
 
     def collections(self) -> list[str]:
         """The collections that events have touched so far."""
-        return list(self._state.names)
+        return list(dict.fromkeys(name for state in self._states for name in state.names))
 
     def state(self, collection: str) -> dict[str, Any]:
-        """A collection as it is committed, in key order."""
-        number = self._state.names.get(collection)
-        rows = self._state.rows.get(number, {}) if number is not None else {}
+        """A collection as it is committed, in key order; one that several stages keep, of all of them."""
+        rows: dict[str, Any] = {}
+        for state in self._states:
+            rows |= state.rows.get(state.names.get(collection, 0), {})
         return {key: json.loads(rows[key][0]) for key in sorted(rows, key=str.encode)}
 
-    def feed(self, events: Iterable[Any]) -> Run:
-        """Process JSON values in order. Raises ValueError for an event that no stream would accept."""
-        return self.feed_texts([canonical(event) for event in events])
+    def feed(self, events: Iterable[Any], *, stream: str | None = None, times_ms: Sequence[float] | None = None) -> Run:
+        """Process JSON values in order. Raises ValueError for an event that no stream would accept.
 
-    def feed_texts(self, texts: Sequence[str]) -> Run:
+        `stream`: where they are published, by default the function's source. `times_ms`: when, by default now.
+        """
+        return self.feed_texts([canonical(event) for event in events], stream=stream, times_ms=times_ms)
+
+    def feed_texts(
+        self, texts: Sequence[str], *, stream: str | None = None, times_ms: Sequence[float] | None = None
+    ) -> Run:
         """The same for events as JSON texts, which are taken as they are."""
+        name = stream or self.source
         for index, text in enumerate(texts):
-            if (refused := self.refusal(text)) is not None:
+            if (refused := self.refusal(text, stream=name)) is not None:
                 raise ValueError(f"event {self._fed + index} {refused}")
-        keys = [json.dumps(None if self._path is None else key_of(json.loads(text), self._path)) for text in texts]
-        texts = [text.translate(_NO_BREAKS) for text in texts]
+        path = self._paths.get(name)
+        now = float(int(time.time() * 1000))
+        entries = [
+            Entry(
+                text.translate(_NO_BREAKS),
+                json.dumps(None if path is None else key_of(json.loads(text), path)),
+                now if times_ms is None else times_ms[index],
+                self._fed + index,
+            )
+            for index, text in enumerate(texts)
+        ]
+        self._fed += len(entries)
         run = Run()
-        for start in range(0, len(texts), self._batch_events):
-            end = start + self._batch_events
-            self._feed_batch(texts[start:end], keys[start:end], run)
+        for number, stage in enumerate(self._plans):
+            for place, each in enumerate(stage.inputs):
+                if each.stream == name and not each.internal:
+                    self._take(run, number, self._tasks[number].run(place, entries))
+        for number in range(len(self._plans)):
+            self._take(run, number, self._catch_up(number))
         return run
 
-    def refusal(self, text: str, *, line: int | None = None) -> Refused | None:
-        """Why a stream with this function's key would not accept an event; None if it would."""
+    def finish(self) -> Run:
+        """The end of all input: windows close, what waits for a partner gives up, and timers that are set fire."""
+        run = Run()
+        for number, task in enumerate(self._tasks):
+            self._take(run, number, self._catch_up(number))
+            self._take(run, number, task.finish())
+        return run
+
+    def refusal(self, text: str, *, line: int | None = None, stream: str | None = None) -> Refused | None:
+        """Why a stream with this key would not accept an event; None if it would."""
+        path = self._paths.get(stream or self.source)
         verdict = check_json(text, self._limits)
-        if verdict is None and self._path is not None:
-            key = key_of(json.loads(text), self._path)
+        if verdict is None and path is not None:
+            key = key_of(json.loads(text), path)
             if key is None:
-                verdict = Verdict("key_missing", f"has no {json.dumps('.'.join(self._path))}, the key of its stream")
+                verdict = Verdict("key_missing", f"has no {json.dumps('.'.join(path))}, the key of its stream")
             elif isinstance(key, Verdict):
                 verdict = key
         return None if verdict is None else Refused(verdict.message, code=verdict.code, line=line)
 
-    def _feed_batch(self, texts: Sequence[str], keys: Sequence[str], run: Run) -> None:
-        start = 0
-        alone_until = 0
-        while start < len(texts):
-            end = start + 1 if start < alone_until else len(texts)
-            batch = self._batch(texts[start:end], keys[start:end])
-            try:
-                result = self._open().run(batch)
-            except (GuestTrap, GuestViolation) as error:
-                self._discard()
-                if batch.count == 1:
-                    self._take(run, batch, self._failed(str(error)), keys[start:end])
-                    start += 1
-                elif error.suspects.start > 0 and len(error.suspects) < batch.count:
-                    # Those before the suspects again as a batch, then each suspect alone.
-                    alone = start + error.suspects.start, start + error.suspects.stop
-                    self._feed_batch(texts[start : alone[0]], keys[start : alone[0]], run)
-                    start, alone_until = alone
-                else:
-                    alone_until = start + max(1, error.suspects.stop)
+    def _catch_up(self, number: int) -> Iterator[Done]:
+        """A stage reads what those before it have made, then goes on to where they say that event time has come."""
+        task = self._tasks[number]
+        for place, each in enumerate(self._plans[number].inputs):
+            if not each.internal:
                 continue
-            except BaseException:
-                self._discard()
-                raise
-            self._take(run, batch, result, keys[start:end])
-            start += result.processed
-            if self._instance is not None and self._instance.recycle_due:
-                self._discard()
+            yield from task.run(place, self._waiting.pop(each.stream, []))
+            above = next(
+                n for n, stage in enumerate(self._plans) if any(o.stream == each.stream for o in stage.outputs)
+            )
+            reached = self._tasks[above].watermark_ms
+            if reached is not None:
+                task.hear(place, reached - self._plans[above].hold_ms)
+        yield from task.fire_due()
 
-    def _failed(self, error: str) -> BatchResult:
-        return BatchResult(1, (), (), (Fault(0, error, "", None),), (), 0)
+    def _take(self, run: Run, number: int, all_done: Iterable[Done]) -> None:
+        for done in all_done:
+            origins = [entry.origin for entry in done.entries]
+            made: list[tuple[int, Output]] = []
+            for group in done.result.outputs:
+                stream = self._plans[number].outputs[group.stream]
+                values = group.values.split("\n")
+                keys = group.keys.split("\n") if group.keys else ["null"] * len(values)
+                sources = group.sources if group.sources is not None else range(len(values))
+                if group.times is not None:
+                    times = [float(ms) for ms in group.times.split("\n")]
+                    self._waiting.setdefault(stream.stream or "", []).extend(
+                        Entry(value, key, ms, origins[source])
+                        for value, key, ms, source in zip(values, keys, times, sources, strict=True)
+                    )
+                    continue
+                made.extend(
+                    (source, Output(stream.stream or "", json.loads(key), json.loads(value), origins[source]))
+                    for value, key, source in zip(values, keys, sources, strict=True)
+                )
+            run.outputs.extend(output for _, output in sorted(made, key=lambda each: each[0]))
+            run.failures.extend(Failure(origins[f.index], f.error, f.stack, f.state_key) for f in done.result.faults)
+            run.late.extend(LateEvent(origins[late.index], late.message) for late in done.result.late)
+            run.logs.extend(
+                replace(line, index=origins[line.index]) if line.index >= 0 else line for line in done.result.logs
+            )
 
-    def _batch(self, texts: Sequence[str], keys: Sequence[str]) -> BatchInput:
-        now = time.time() * 1000
-        return BatchInput(
-            first_offset=self._fed,
-            count=len(texts),
-            values="\n".join(texts).encode(),
-            keys=b"" if self._path is None else "\n".join(keys).encode(),
-            timestamps="\n".join([str(int(now))] * len(texts)).encode(),
-            now_ms=now,
-            fetched_at=time.monotonic(),
-            committed_through=self._committed,
-        )
 
-    def _take(self, run: Run, batch: BatchInput, result: BatchResult, keys: Sequence[str]) -> None:
-        self._state.apply(result, batch.now_ms)
-        self._committed = result.sequence
-        for group in result.outputs:
-            stream = self._outputs[group.stream].name
-            values = group.values.split("\n")
-            out_keys = group.keys.split("\n") if group.keys else ["null"] * len(values)
-            sources = group.sources if group.sources is not None else range(len(values))
-            for value, key, source in zip(values, out_keys, sources, strict=True):
-                run.outputs.append(Output(stream, json.loads(key), json.loads(value), self._fed + source))
-        run.outputs.sort(key=lambda output: output.event)
-        run.failures.extend(Failure(self._fed + f.index, f.error, f.stack, f.state_key) for f in result.faults)
-        run.logs.extend(
-            replace(line, index=self._fed + line.index) if line.index >= 0 else line for line in result.logs
-        )
-        self._fed += result.processed
-
-    def _open(self) -> Instance:
-        if self._instance is None:
-            self._instance = self._plugin.instantiate(self._compiled, self._spec, self._state)
-            self._committed = 0
-        return self._instance
-
-    def _discard(self) -> None:
-        if self._instance is not None:
-            self._instance.close()
-            self._instance = None
+def _path(path: str | None) -> list[str] | None:
+    names = None if path is None else path.split(".")
+    if names is not None and not all(names):
+        raise DeployError(f"the key {json.dumps(path)} is not a path: use names joined by dots")
+    return names
 
 
 def state_configs(config: Mapping[str, Any]) -> dict[str, StateConfig]:
@@ -329,4 +328,14 @@ def state_configs(config: Mapping[str, Any]) -> dict[str, StateConfig]:
     return found
 
 
-__all__ = ["SINK", "Failure", "LocalFunction", "MemoryState", "Output", "Run", "SandboxError", "state_configs"]
+__all__ = [
+    "SINK",
+    "Failure",
+    "LateEvent",
+    "LocalFunction",
+    "MemoryState",
+    "Output",
+    "Run",
+    "SandboxError",
+    "state_configs",
+]

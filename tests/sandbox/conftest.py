@@ -104,6 +104,22 @@ def instances(plugin: Plugin) -> Iterator[Open]:
         instance.close()
 
 
+@pytest.fixture
+def stages(plugin: Plugin) -> Iterator[Callable[..., Any]]:
+    """Makes stages on the plugin at hand and closes them after the test."""
+    from .stages import Stage, open_stage
+
+    made: list[Stage] = []
+
+    def make(source: str, *plan: Any, **more: Any) -> Stage:
+        made.append(open_stage(plugin, source, *plan, **more))
+        return made[-1]
+
+    yield make
+    for stage in made:
+        stage.task.close()
+
+
 def batch_of(
     events: Sequence[Any],
     *,
