@@ -287,7 +287,15 @@ function spread(step, result, context) {
     throw new TypeError(`flatMap must return an array or another iterable, not ${describeType(result)}`);
   }
   const items = isArray(result) ? result : Array.from(takeAtMost(result));
-  return each(items, 0, (item) => runSteps(step.next, item, context));
+  return spreadFrom(step, items, 0, context);
+}
+
+function spreadFrom(step, items, start, context) {
+  for (let i = start; i < items.length; i++) {
+    const waiting = runSteps(step.next, items[i], context);
+    if (waiting !== undefined) return waiting.then(() => spreadFrom(step, items, i + 1, context));
+  }
+  return undefined;
 }
 
 function* takeAtMost(iterable) {
