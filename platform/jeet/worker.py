@@ -34,6 +34,7 @@ from jeet.own_task import in_own_task
 from jeet.sandbox.engine import Engine, make_room_for_guests
 from jeet.sandbox.plugin import BUILT_IN, Plugin
 from jeet.settings import Settings
+from jeet.task.clocks import Clocks
 from jeet.task.lane import Lane, LaneSettings
 from jeet.task.loop import LoopSettings, TaskLoop
 from jeet.task.pause import pause
@@ -185,11 +186,16 @@ class Worker:
         ]
         for lane in task_loop.lanes:
             lane.peers = [peer for peer in task_loop.lanes if peer is not lane]
+        clocks = Clocks(self._lane_settings(), task_loop.lanes, self._clock, self._random)
+        task_loop.stir_clocks = clocks.stir
         tasks.append(task_loop)
         async with asyncio.TaskGroup() as group:
             looking = group.create_task(task_loop.run(), name="task loop")
             lanes = [group.create_task(lane.run(), name=f"lane {lane.name}") for lane in task_loop.lanes]
-            waking = group.create_task(wake.run(), name="wake")
+            beside = [
+                group.create_task(wake.run(), name="wake"),
+                group.create_task(clocks.run(), name="clocks"),
+            ]
             await self._watch(membership, lost, self._stop, None)
             log.info("worker drains", worker=owner.worker_id)
             await membership.drain()
@@ -199,7 +205,8 @@ class Worker:
             for lane in task_loop.lanes:
                 lane.drain()
             await asyncio.wait(lanes)
-            waking.cancel()
+            for each in beside:
+                each.cancel()
 
     async def _watch(
         self,

@@ -22,8 +22,9 @@ from jeet.sandbox.call import BatchInput, BatchResult, Fault, OutputGroup
 from jeet.task.lane import Lane, LaneSettings
 from jeet.task.program import CannotRun
 from jeet.task.retry import Careful, OnError
-from jeet.task.running import Cursor, RunningTask
+from jeet.task.running import RunningTask
 from jeet.task.state import TaskState
+from jeet.task.turn import Cursor
 from jeet.task.wake import Wake
 from task.rows import Deployed, checkpoints, deploy_by_hand
 
@@ -189,7 +190,7 @@ async def test_a_version_that_cannot_start_halts_its_task_and_condemns_no_event(
     reason = "select halt_reason from jeet_internal.task where status = 'halted'"
     async with running_lane(database_url) as (lane, _):
         task = running_task(lane, deployed, Broken())
-        task.careful = Careful(Offset(0), Offset(1))  # alone: how it ends would be the event's own affair
+        task.cursors[0].careful = Careful(Offset(0), Offset(1))  # alone: how it ends would be the event's own affair
         lane.add(task)
         await until(lambda: db.execute(reason).fetchone() == ("version 1 of totals cannot start",))
     assert checkpoints(db, deployed.tasks) == [0]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from jeet.task.running import next_size
+from jeet.task.turn import next_size
 
 
 @pytest.mark.parametrize(

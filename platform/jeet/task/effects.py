@@ -11,6 +11,7 @@ import json
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
 
 from jeet.control.lease import Lease
 from jeet.ids import Offset, StreamId
@@ -124,10 +125,12 @@ class Effects:
 class Events:
     """Some events of one task's input as they were read: what the guest gets, and where they came from."""
 
-    stream: StreamId
+    stream: StreamId | None
     batch: BatchInput
     inbox: Sequence[int] = ()
     """ids of the dead letters that these are; empty for events read in order"""
+    timers: Sequence[Timer] = ()
+    """no events, but timers that are due: they have no offsets"""
 
     @property
     def start(self) -> Offset:
@@ -136,11 +139,20 @@ class Events:
     def offset(self, index: int) -> Offset:
         return Offset(self.batch.first_offset + index if self.batch.offsets is None else self.batch.offsets[index])
 
+    def name(self, index: int) -> str:
+        """What a person calls it."""
+        if not self.timers:
+            return f"offset {self.offset(index)}"
+        timer = self.timers[index]
+        return f"timer {timer.name!r} of {timer.operator}, key {timer.key!r}"
+
 
 def effects_of(
     lease: Lease, events: Events, result: BatchResult, ttl_ms: Mapping[int, float | None], *, attempts: int
 ) -> Effects:
     """What is to be written for `result`, the guest's answer to `events` (all of them if they come from the inbox)."""
+    # A late event did what it did, and is in the dead letters all the same; redriven, it is late again.
+    letters = [*result.faults, *(Fault(late.index, late.message, "", None) for late in result.late)]
     batch = events.batch
 
     def expiry(collection: int) -> float | None:
@@ -148,10 +160,10 @@ def effects_of(
         ttl = ttl_ms.get(collection)
         return None if ttl is None else batch.now_ms + ttl - lease.ttl_hold_ms
 
-    faulty = {fault.index for fault in result.faults}
+    faulty = {fault.index for fault in letters}
     return Effects(
         lease=lease,
-        stream=None if events.inbox else events.stream,
+        stream=None if events.inbox or events.timers else events.stream,
         origin=events.stream,
         start=events.start,
         end=Offset(batch.first_offset + result.processed),
@@ -161,10 +173,13 @@ def effects_of(
         touches=[Touches(w.collection, expiry(w.collection), w.touched_keys) for w in result.state if w.touched],
         deletes=[Deletes(w.collection, w.delete_keys) for w in result.state if w.deletes],
         outputs=[output for group in result.outputs if (output := _output(lease, group))],
-        dead_letters=dead_letters(events, result.faults, attempts),
+        dead_letters=dead_letters(events, letters, attempts),
         logs=[_line(events, line) for line in result.logs],
         redriven=[letter for index, letter in enumerate(events.inbox[: result.processed]) if index not in faulty],
         inbox=events.inbox[: result.processed],
+        late=result.late_count,
+        timers=result.timers,
+        fired=events.timers[: result.processed],
     )
 
 
@@ -175,9 +190,11 @@ def dead_letters(events: Events, faults: Sequence[Fault], attempts: int) -> list
     keys = events.batch.keys.split(b"\n") if events.batch.keys else None
     return [
         DeadLetter(
-            offset=events.offset(fault.index),
+            offset=None if events.timers else events.offset(fault.index),
             key=None if keys is None else _key(keys[fault.index]),
-            event=cut_text(values[fault.index].decode(errors="replace"), DEFAULTS["event_bytes"]),
+            event=_timer(events.timers[fault.index])
+            if events.timers
+            else cut_text(values[fault.index].decode(errors="replace"), DEFAULTS["event_bytes"]),
             error=cut_text(fault.error, DEFAULTS["dead_letter_bytes"]),
             stack=cut_text(fault.stack, DEFAULTS["dead_letter_bytes"]),
             state_key=None if fault.state_key is None else cut_text(fault.state_key, STATE_KEY_BYTES),
@@ -187,13 +204,25 @@ def dead_letters(events: Events, faults: Sequence[Fault], attempts: int) -> list
     ]
 
 
+def _timer(timer: Timer) -> str:
+    """All that there is to know of it, but for its key: what `redrive_dead_letters` sets it by again."""
+    at = datetime.fromtimestamp(0, UTC) + timedelta(milliseconds=timer.at_ms)
+    facts = {
+        "operator": timer.operator,
+        "name": timer.name,
+        "at": at.isoformat(timespec="milliseconds"),
+        "wall": timer.wall,
+    }
+    return json.dumps({"timer": facts}, ensure_ascii=False)
+
+
 def _key(text: bytes) -> str | None:
     key = json.loads(text)
     return None if key is None else cut_text(str(key), DEFAULTS["key_bytes"])
 
 
 def _line(events: Events, line: LogLine) -> LoggedLine:
-    offset = events.offset(line.index) if line.index >= 0 else None
+    offset = events.offset(line.index) if line.index >= 0 and not events.timers else None
     return LoggedLine(offset, line.level, cut_text(line.message, DEFAULTS["log_bytes"] + LOG_MARK_BYTES))
 
 

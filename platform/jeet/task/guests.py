@@ -12,8 +12,9 @@ from jeet.clock import Clock
 from jeet.sandbox.call import BatchResult
 from jeet.sandbox.instance import Instance
 from jeet.sandbox.machine import SLICE_PATIENCE
-from jeet.task.running import RunningTask, Turn
+from jeet.task.running import RunningTask
 from jeet.task.state import StateConnection
+from jeet.task.turn import Turn
 from jeet.telemetry import logger
 
 log = logger(__name__)

@@ -28,9 +28,10 @@ from jeet.task.guests import GuestThread
 from jeet.task.pause import pause
 from jeet.task.prepare import prepare
 from jeet.task.retry import backoff_s
-from jeet.task.running import Halt, RunningTask, Turn
+from jeet.task.running import RunningTask
 from jeet.task.share import PATIENCE_S, Waiting, how_many_to_run, how_many_to_take, is_much
 from jeet.task.state import StateConnection
+from jeet.task.turn import Halt, Turn
 from jeet.task.wake import Wake
 from jeet.task.writer import Writer
 from jeet.telemetry import logger
@@ -209,7 +210,7 @@ class Lane:
                 if peer._seen(()).is_worth_waiting_for(now):
                     for task in self._may_go(now):
                         self._hand_over(task, peer)
-        return self._pick(self._ready(now))
+        return self._pick(self._ready(now), now)
 
     def _ready(self, now: float) -> list[RunningTask]:
         ready = [task for task in self._awake if task.may_run(now)]
@@ -235,7 +236,7 @@ class Lane:
         self._guests.close_doomed(task)
         lane.add(task)
 
-    def _pick(self, ready: list[RunningTask]) -> list[Turn]:
+    def _pick(self, ready: list[RunningTask], now: float) -> list[Turn]:
         """Who runs next: functions that used least time, then who waited longest; no more than one commit carries."""
         if not ready:
             return []
@@ -253,7 +254,7 @@ class Lane:
         room = CYCLE_BATCHES * self._settings.batch_events
         share = max(1, room // len(ready))
         for task in ready:
-            turn = task.turn(share)
+            turn = task.turn(share, now)
             if turns and (turn.limit > room or len(turns) == CYCLE_TURNS):
                 break
             room -= turn.limit
@@ -330,7 +331,7 @@ class Lane:
     def _tell(self, turn: Turn, error: Exception) -> None:
         fields: dict[str, Any] = {"function": turn.task.lease.function, "partition": turn.task.lease.partition}
         if turn.events is not None:
-            fields["offset"] = turn.events.start
+            fields |= {"timer": turn.events.timers[0].name} if turn.events.timers else {"offset": turn.events.start}
         if isinstance(error, SandboxError):
             log.info("guest call failed; looking for the event at fault", error=str(error), **fields)
         elif isinstance(error, RetryLater):

@@ -8,7 +8,7 @@ On failure of a look nothing is given up: running tasks go on without the databa
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from random import Random
@@ -18,13 +18,14 @@ from jeet.clock import Clock
 from jeet.control.lease import Lease, Owner, acquire, release
 from jeet.db.sql import query
 from jeet.errors import DeployError, PluginError, RetryLater, SandboxError, StopTask, UsageError
-from jeet.ids import Epoch, Offset, TaskId
+from jeet.ids import Epoch, Offset, StreamId, TaskId
+from jeet.task.begin import cursors_of, time_of
 from jeet.task.data import DataConnection
 from jeet.task.lane import Lane
 from jeet.task.pause import pause
 from jeet.task.program import OtherPlugin, Program, Programs
-from jeet.task.retry import after_crashes, backoff_s
-from jeet.task.running import Cursor, RunningTask
+from jeet.task.retry import CRASH_PIECE, backoff_s
+from jeet.task.running import TIMERS, RunningTask
 from jeet.task.state import TaskState
 from jeet.telemetry import logger
 
@@ -83,6 +84,8 @@ class TaskLoop:
         self._clock = clock
         self._random = random
         self.lanes: Sequence[Lane] = ()
+        self.stir_clocks: Callable[[], None] = lambda: None
+        """has the clocks of tasks looked at soon"""
         self._held: dict[TaskId, _Held] = {}
         self._stir = asyncio.Event()
         self._draining = False
@@ -171,7 +174,9 @@ class TaskLoop:
         suspects = await db.fetch(query("read_suspects"), [lease.task_id for lease in leases])
         for lease in leases:
             recorded = {
-                Offset(row["offset"]): int(row["attempts"]) for row in suspects if row["task_id"] == lease.task_id
+                (StreamId(row["stream_id"]), Offset(row["offset"])): int(row["attempts"])
+                for row in suspects
+                if row["task_id"] == lease.task_id
             }
             try:
                 program = await self._programs.load(db, lease)
@@ -201,11 +206,23 @@ class TaskLoop:
         self._held[lease.task_id].not_before = self._clock.monotonic() + _REFUSAL_S
         log.info("task left to a worker that has its plugin", function=lease.function, partition=lease.partition)
 
-    def _start(self, lease: Lease, program: Program, recorded: Mapping[Offset, int]) -> None:
+    def _start(self, lease: Lease, program: Program, recorded: Mapping[tuple[StreamId, Offset], int]) -> None:
         lane = min(self.lanes, key=lambda lane: lane.load(lease.function_id))
-        position = lease.inputs[0][1]
-        careful = after_crashes(position, lease.crashes, recorded, 2 * self._settings.batch_events)
-        if careful is not None:
+        task = RunningTask(
+            lease=lease,
+            program=program,
+            state=TaskState(lane.state, lease.task_id, lease.function_id, lease.ttl_hold_ms, program.state),
+            cursors=cursors_of(lease, program.plan, recorded, 2 * self._settings.batch_events),
+            most_events=self._settings.batch_events,
+            size=min(FIRST_BATCH, self._settings.batch_events),
+            time=time_of(lease, program.plan),
+            crashed=recorded,
+            timers_recorded=lease.crashes > 0,
+            timers_size=CRASH_PIECE if lease.crashes > 0 else TIMERS,
+            on_commit=partial(self._went_well, lease.task_id),
+            stir_clocks=self.stir_clocks,
+        )
+        if task.is_careful:
             log.warning(
                 "earlier owners died; going on with care",
                 function=lease.function,
@@ -213,22 +230,8 @@ class TaskLoop:
                 crashes=lease.crashes,
                 suspects=len(recorded),
             )
-        lane.add(
-            RunningTask(
-                lease=lease,
-                program=program,
-                state=TaskState(lane.state, lease.task_id, lease.function_id, lease.ttl_hold_ms, program.state),
-                cursors=[
-                    Cursor(stream, offset, offset, stopped=lease.draining and not each.internal)
-                    for (stream, offset), each in zip(lease.inputs, program.plan.inputs, strict=True)
-                ],
-                most_events=self._settings.batch_events,
-                size=min(FIRST_BATCH, self._settings.batch_events),
-                careful=careful,
-                crashed=recorded,
-                on_commit=partial(self._went_well, lease.task_id),
-            )
-        )
+        lane.add(task)
+        self.stir_clocks()
         held = self._held[lease.task_id]
         held.running, held.epoch = True, lease.epoch
 

@@ -1,4 +1,4 @@
-"""Reads what the turns of a cycle need: events in order, redriven events, and the record of who is suspected.
+"""Reads what the turns of a cycle need: events in order, redriven ones, due timers, and the record of who is suspected.
 
 Promise: an event that may end the process is on record, in a transaction of its own, before it runs. Data that cannot
 be read holds up its own task only.
@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 from collections import defaultdict
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import asyncpg
@@ -20,7 +21,10 @@ from jeet.ids import Offset
 from jeet.sandbox.call import BatchInput, Fault
 from jeet.stream.fetch import EventsLost, Fetched, Want, fetch
 from jeet.task.effects import Events
-from jeet.task.running import INBOX_SIZE, Halt, RunningTask, Turn
+from jeet.task.running import INBOX_SIZE, RunningTask
+from jeet.task.timers import read_due
+from jeet.task.turn import Cursor, Halt, Turn
+from jeet.task.watermark import EARLIEST_MS, held_to
 
 if TYPE_CHECKING:
     from asyncpg import Connection
@@ -42,31 +46,36 @@ async def prepare(
     found = Prepared()
     by_stream: dict[int, list[Turn]] = defaultdict(list)
     deaths: dict[Turn, int] = {}
+    if fired := [turn for turn in turns if turn.kind == "timers"]:
+        found.lost += await read_due(db, fired, max_attempts=max_attempts, clock=clock)
     for turn in turns:
-        if turn.cursor is None:
+        if turn.kind == "inbox":
             try:
                 deaths[turn] = await _read_inbox(db, turn, max_bytes, clock)
             except asyncpg.PostgresError as error:
                 _blame_alone([turn], error, found)
-        else:
+        elif turn.cursor is not None:
             by_stream[turn.cursor.stream].append(turn)
     for together in by_stream.values():
         await _read_in_order(db, together, max_bytes, clock, found)
     for turn in turns:
         # Last of all, so that what is on record did run.
-        if turn.cursor is None and turn.events is not None:
+        if turn.events is None or turn.kind == "timers":
+            continue
+        if turn.kind == "inbox":
             await _begin(db, turn, turn.events, deaths[turn], max_attempts, found)
-        if turn.events is not None and _needs_record(turn):
+        elif _needs_record(turn):
             await _record(db, turn, turn.events, found)
-        attempts = turn.task.crashed.get(turn.events.start, 0) if turn.events is not None and turn.alone else 0
-        # The first attempt on record may have been that of a whole piece: one alone must have followed.
-        if attempts >= max(max_attempts, 2) and turn.cursor is not None:
-            turn.task.set_aside(turn, Fault(0, _ended(attempts), "", None), attempts)
+        if turn.cursor is not None and turn.events is not None and turn.alone:
+            attempts = turn.task.crashed.get((turn.cursor.stream, turn.events.start), 0)
+            # The first attempt on record may have been that of a whole piece: one alone must have followed.
+            if attempts >= max(max_attempts, 2):
+                turn.task.set_aside(turn, Fault(0, _ended(attempts), "", None), attempts)
     return found
 
 
 def _needs_record(turn: Turn) -> bool:
-    careful = turn.task.careful
+    careful = turn.cursor.careful if turn.cursor is not None else None
     if careful is None or turn.cursor is None or turn.cursor.read < careful.start:
         return False
     return turn.alone or careful.crashed is not None
@@ -110,7 +119,7 @@ async def _read_in_order(db: Connection, turns: Sequence[Turn], max_bytes: int, 
         assert turn.cursor is not None
         turn.cursor.head = Offset(fetched.head)
         if fetched.count:
-            turn.events = Events(turn.cursor.stream, _batch(turn, fetched, read_at))
+            turn.events = Events(turn.cursor.stream, _batch(turn, turn.cursor, fetched, read_at))
 
 
 async def _read_singly(db: Connection, turns: Sequence[Turn], max_bytes: int, clock: Clock, found: Prepared) -> None:
@@ -131,9 +140,8 @@ def _blame_alone(turns: Sequence[Turn], error: asyncpg.PostgresError, found: Pre
     return True
 
 
-def _batch(turn: Turn, fetched: Fetched, read_at: float) -> BatchInput:
-    careful = turn.task.careful
-    return BatchInput(
+def _batch(turn: Turn, cursor: Cursor, fetched: Fetched, read_at: float) -> BatchInput:
+    batch = BatchInput(
         first_offset=fetched.start,
         count=fetched.count,
         values=fetched.values,
@@ -142,7 +150,18 @@ def _batch(turn: Turn, fetched: Fetched, read_at: float) -> BatchInput:
         headers=fetched.headers,
         now_ms=fetched.now_ms,
         fetched_at=read_at,
-        attempts=careful.attempt if careful is not None and turn.alone else 1,
+        attempts=cursor.careful.attempt if cursor.careful is not None and turn.alone else 1,
+        input=cursor.place,
+    )
+    time = turn.task.time
+    if time is None:
+        return batch
+    time.ahead_ms = fetched.now_ms - read_at * 1000
+    return replace(
+        batch,
+        watermark_ms=time.clock_ms,
+        highest_ms=None if cursor.time is None else cursor.time.highest_ms,
+        bound_ms=held_to(time.clock_ms, turn.task.standings(apart_from=cursor)),
     )
 
 
@@ -175,7 +194,15 @@ async def _read_inbox(db: Connection, turn: Turn, max_bytes: int, clock: Clock) 
         fetched_at=clock.monotonic(),
         attempts=rows[0]["attempts"] + 1,
         offsets=[row["offset"] for row in rows],
+        input=next((cursor.place for cursor in turn.task.cursors if cursor.stream == rows[0]["stream_id"]), 0),
     )
+    if (time := turn.task.time) is not None:
+        # Out of order by nature: their times do not move the clock.
+        batch = replace(
+            batch,
+            watermark_ms=time.clock_ms,
+            bound_ms=EARLIEST_MS if time.clock_ms is None else time.clock_ms,
+        )
     turn.events = Events(rows[0]["stream_id"], batch, [row["id"] for row in rows])
     return int(rows[0]["deaths"])
 

@@ -9,13 +9,13 @@ from __future__ import annotations
 import asyncio
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from jeet.control.lease import Lease
 from jeet.db.sql import query
 from jeet.errors import JeetError, PluginError, RetryLater, StopTask
-from jeet.ids import FunctionId
+from jeet.ids import FunctionId, StreamId
 from jeet.plan import WHOLE, StagePlan
 from jeet.sandbox.call import GuestTrap, InstanceSpec, OutputStream, StateConfig
 from jeet.sandbox.instance import Instance
@@ -41,6 +41,15 @@ class OtherPlugin(CannotRun):
 
 
 @dataclass(frozen=True)
+class Maker:
+    """The stage that makes an internal stream."""
+
+    stage: int
+    hold_ms: float
+    """what it makes may be older than its watermark, by so much"""
+
+
+@dataclass(frozen=True)
 class Program:
     plugin: Plugin
     compiled: Compiled
@@ -54,6 +63,8 @@ class Program:
     limits: Limits
     slice_ms: float
     plan: StagePlan = WHOLE
+    makers: Mapping[StreamId, Maker] = field(default_factory=dict)
+    """by internal input: who makes it"""
 
     def instantiate(self, lease: Lease, state: TaskState) -> Instance:
         """A new instance for one task; in the thread that will use it.
@@ -130,6 +141,10 @@ class Programs:
             limits=Limits(**{**self._limits, **(spec.get("limits") or {})}),
             slice_ms=self._slice_ms,
             plan=plan or WHOLE,
+            makers={
+                StreamId(int(stream)): Maker(stage, float(hold_ms or 0))
+                for stream, (stage, hold_ms) in json.loads(row["makers"] or "{}").items()
+            },
         )
 
     def _compiled(self, lease: Lease, row: Record) -> Compiled:

@@ -117,7 +117,11 @@ class Careful:
 
 
 def after_crashes(position: Offset, crashes: int, recorded: Mapping[Offset, int], window: int) -> Careful | None:
-    """How to begin when earlier owners died: with care if events are on record, or if nothing got through twice."""
+    """How to begin an input when earlier owners died: with care if events are on record, or after two without a commit.
+
+    `recorded`: the events of this input that are on record. Where those of another input are, `crashes` says nothing of
+    this one, and is given as 0.
+    """
     if recorded:
         return Careful(position, Offset(max(recorded) + 1), piece=CRASH_PIECE, crashed=recorded)
     if crashes >= 2:

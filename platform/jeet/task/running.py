@@ -15,77 +15,23 @@ from jeet.errors import RetryLater, SandboxError, StopTask
 from jeet.ids import Offset, StreamId
 from jeet.sandbox.call import BatchResult, Fault
 from jeet.sandbox.instance import Instance
-from jeet.task.effects import Effects, Events, dead_letters, effects_of
+from jeet.task.effects import Effects, dead_letters, effects_of
 from jeet.task.program import Program
 from jeet.task.retry import Careful, Verdict, judge
 from jeet.task.share import Work
 from jeet.task.state import TaskState
+from jeet.task.turn import Cursor, Halt, Turn, next_size
+from jeet.task.watermark import RARELY_S, Standing, TaskTime
 
 INBOX_SIZE = 256
 """redriven events in one batch"""
+TIMERS = 256
+"""timers that fire in one batch"""
+_NO_TRIAL = Careful(Offset(0), Offset(0))
 _HOPELESS = 5
 """failures of one event alone, in a way that nobody foresaw, after which it is set aside"""
 _MOST_SWEEPS = 5
 """times in a row that state may be swept under a batch; beyond, the guest refreshes what was never there"""
-
-
-@dataclass
-class Cursor:
-    """Where a task stands in one input."""
-
-    stream: StreamId
-    committed: Offset
-    read: Offset
-    head: Offset | None = None
-    """the last known end of the partition; None: somebody has to look"""
-    stopped: bool = False
-    """the function drains, and this is one of its sources: it is read no further"""
-
-    @property
-    def behind(self) -> bool:
-        return not self.stopped and (self.head is None or self.read < self.head)
-
-
-@dataclass(frozen=True)
-class Halt:
-    """The task must stop here, and why."""
-
-    reason: str
-
-
-@dataclass(eq=False)
-class Turn:
-    """One batch of one task in one cycle."""
-
-    task: RunningTask
-    generation: int
-    cursor: Cursor | None
-    """None: events from the inbox"""
-    limit: int
-    alone: bool = False
-    """one event by itself after a failure: it is judged by how this ends"""
-    events: Events | None = None
-    outcome: BatchResult | Exception | None = None
-    """None: not run"""
-    effects: Effects | None = None
-    spent_s: float = 0.0
-    """CPU time of the thread that ran it"""
-
-    @property
-    def stale(self) -> bool:
-        return self.task.dropped or self.generation != self.task.generation
-
-
-def next_size(size: int, count: int, processed: int, spent_s: float, slice_s: float, most: int) -> int:
-    """How many events the next batch may have, after one of `count`: as many as fit well into a time slice.
-
-    What does not fit is read again, which costs; so a batch aims at less than a slice, and grows by steps.
-    """
-    if processed < count:
-        return max(1, processed * 4 // 5)
-    if count < size or spent_s <= 0:
-        return size
-    return max(1, min(most, size * 2, int(count / spent_s * slice_s * 0.8)))
 
 
 @dataclass(eq=False)
@@ -99,9 +45,17 @@ class RunningTask:
     most_events: int
     size: int
     """most events in the next batch; grows while batches are full, shrinks to what fits in a time slice"""
-    careful: Careful | None = None
-    crashed: Mapping[Offset, int] = field(default_factory=dict)
-    """attempts on record for events of which one ended an earlier owner's process"""
+    time: TaskTime | None = None
+    """None: it does not go by event time, and has no timers"""
+    crashed: Mapping[tuple[StreamId, Offset], int] = field(default_factory=dict)
+    """attempts on record for events, by stream and offset, of which one ended an earlier owner's process"""
+    timers_recorded: bool = False
+    """an earlier owner died: timers are put on record before they fire"""
+    timers_size: int = TIMERS
+    timer_trial: Careful = _NO_TRIAL
+    """attempts at the first timer that is due"""
+    fired: bool = False
+    """timers had the last turn: events come next, if there are any"""
     instance: Instance | None = None
     doomed: list[Instance] = field(default_factory=list)
     """to be closed by the lane's thread"""
@@ -122,9 +76,13 @@ class RunningTask:
     inbox_size: int = INBOX_SIZE
     sink_full: bool = False
     last_turn: int = 0
+    turns: int = 0
+    """of its inputs"""
     spent_s: float = 0.0
     """CPU time of its last turn"""
     on_commit: Callable[[], None] = lambda: None
+    stir_clocks: Callable[[], None] = lambda: None
+    """has clocks.py look soon"""
     stir: Callable[[], None] = lambda: None
     """has the task's lane consider it; set by the lane"""
     gone: asyncio.Future[None] | None = None
@@ -135,9 +93,28 @@ class RunningTask:
     def may_run(self, now: float) -> bool:
         if self.gone is not None or self.dropped or self.in_cycle or self.sink_full or now < self.wait_until:
             return False
-        if self.uncommitted and (self.careful or self.has_inbox or self.instance is None or self.instance.recycle_due):
+        if self.uncommitted and (
+            self.is_careful or self.has_inbox or self.instance is None or self.instance.recycle_due or self._fires(now)
+        ):
             return False  # what runs next reads state from the database, or must be alone in its commit
-        return self.has_inbox or self._next_cursor() is not None
+        return self._has_events or self._fires(now)
+
+    @property
+    def is_careful(self) -> bool:
+        """Whether an event at fault is looked for."""
+        return any(cursor.careful is not None for cursor in self.cursors)
+
+    @property
+    def _has_events(self) -> bool:
+        return self.has_inbox or any(cursor.behind for cursor in self.cursors)
+
+    def _fires(self, now: float) -> bool:
+        """Whether timers have the next turn, or the clock that moved. What is read then tells what is really due."""
+        if self.time is None:
+            return False
+        if self.time.has_due(now):
+            return not (self.fired and self._has_events)
+        return not self._has_events and self.time.is_to_commit(now)
 
     @property
     def work(self) -> Work:
@@ -147,23 +124,42 @@ class RunningTask:
         )
         return Work(known, self.spent_s, starts=self.instance is None)
 
-    def turn(self, share: int) -> Turn:
+    def turn(self, share: int, now: float) -> Turn:
         """The next batch; only if `may_run`. Of `share` events at most where it is not known how many wait."""
         if self.instance is not None and self.instance.recycle_due:
             self.doom()
+        self.fired = self._fires(now)
+        if self.fired:
+            return Turn(self, self.generation, "timers", None, self.timers_size)
         cursor = self._next_cursor()
-        if cursor is None or (self.has_inbox and self.careful is None):
-            return Turn(self, self.generation, None, self.inbox_size, alone=self.inbox_size == 1)
+        if cursor is None or (self.has_inbox and not self.is_careful):
+            return Turn(self, self.generation, "inbox", None, self.inbox_size, alone=self.inbox_size == 1)
+        self.turns += 1
+        cursor.last_turn = self.turns
         limit = min(self.size, share if cursor.head is None else cursor.head - cursor.read)
-        if self.careful is None:
-            return Turn(self, self.generation, cursor, limit)
-        return Turn(
-            self, self.generation, cursor, min(limit, self.careful.size(cursor.read)), self.careful.alone(cursor.read)
-        )
+        if cursor.careful is None:
+            return Turn(self, self.generation, "events", cursor, limit)
+        limit = min(limit, cursor.careful.size(cursor.read))
+        return Turn(self, self.generation, "events", cursor, limit, cursor.careful.alone(cursor.read))
 
     def _next_cursor(self) -> Cursor | None:
+        """Of several inputs: tables, then who is furthest behind in event time, then who has waited longest."""
         behind = [cursor for cursor in self.cursors if cursor.behind]
-        return min(behind, key=lambda cursor: cursor.read, default=None)
+        if len(behind) < 2:
+            return behind[0] if behind else None
+        tables = [cursor for cursor in behind if cursor.table]
+        return min(tables or behind, key=lambda cursor: (cursor.reached_ms, cursor.last_turn))
+
+    # ---- event time ----
+
+    def standings(self, apart_from: Cursor | None = None) -> list[Standing]:
+        """How far those have come that the task reads from."""
+        return [each for cursor in self.cursors if cursor is not apart_from for each in cursor.standings()]
+
+    def advance_time(self) -> None:
+        """Move the clock as far as what is known allows."""
+        if self.time is not None:
+            self.time.advance(self.standings())
 
     # ---- what became of it ----
 
@@ -173,6 +169,11 @@ class RunningTask:
         self.uncommitted = 0
         for cursor in self.cursors:
             cursor.read = cursor.committed
+            if cursor.time is not None:
+                cursor.time.highest_ms = cursor.time.committed_ms
+        if self.time is not None:
+            self.time.undo()
+            self.advance_time()
         self.doom()
 
     def doom(self) -> None:
@@ -210,32 +211,42 @@ class RunningTask:
                 everything = range(turn.events.batch.count if turn.events else 1)
                 return self.failed(turn, everything, f"{type(error).__name__}: {error}", now)
         if turn.effects is not None:
-            self._advance(turn)
+            self._advance(turn, now)
+        else:
+            self.advance_time()  # the look that found nothing may have told that there is nothing
         return None
 
     def _settle_result(self, turn: Turn, result: BatchResult, now: float) -> Halt | None:
         assert turn.events is not None
         self.memory_bytes = result.memory_bytes
-        if result.faults and turn.cursor is not None and self.program.on_error.kind != "dead-letter":
+        if result.faults and turn.kind != "inbox" and self.program.on_error.kind != "dead-letter":
             # The batch went on past the fault, so it cannot be used: nothing after it may be committed yet.
             first = result.faults[0]
             if turn.alone:
                 return self._judge(turn, first, now)
             self._narrow(turn, range(first.index, first.index + 1))
             return None
-        self.size = next_size(
-            self.size,
-            turn.events.batch.count,
-            result.processed,
-            turn.spent_s,
-            self.program.slice_ms / 1000,
-            self.most_events,
-        )
-        attempts = self.careful.attempt if self.careful is not None and turn.alone else 1
+        if turn.kind == "events":
+            self.size = next_size(
+                self.size,
+                turn.events.batch.count,
+                result.processed,
+                turn.spent_s,
+                self.program.slice_ms / 1000,
+                self.most_events,
+            )
+        careful = self._careful(turn)
+        attempts = careful.attempt if careful is not None and turn.alone else 1
         effects = effects_of(self.lease, turn.events, result, self.state.ttl_ms, attempts=attempts)
-        turn.effects = replace(effects, clear_suspects=self.careful is not None)
-        self._advance(turn)
+        turn.effects = replace(effects, clear_suspects=turn.cursor is not None and careful is not None)
+        turn.highest_ms = result.highest_ms
+        self._advance(turn, now)
         return None
+
+    def _careful(self, turn: Turn) -> Careful | None:
+        if turn.kind == "timers":
+            return self.timer_trial
+        return None if turn.cursor is None else turn.cursor.careful
 
     def failed(self, turn: Turn, suspects: range, error: str, now: float) -> Halt | None:
         """The batch failed as a whole: look for the event at fault, or judge it if it was alone."""
@@ -266,25 +277,32 @@ class RunningTask:
         assert turn.events is not None
         self.undo()
         suspects = suspects or range(turn.events.batch.count)
-        if turn.cursor is None:
+        if turn.kind == "timers":
+            # Those before the suspects, if any; else half of these. What goes well lets the next piece grow again.
+            self.timers_size = max(1, suspects.start or len(suspects) // 2)
+        elif turn.cursor is None:
             self.inbox_size = 1
         else:
-            self.careful = Careful(
+            turn.cursor.careful = Careful(
                 turn.events.offset(suspects.start), Offset(turn.events.offset(suspects.stop - 1) + 1)
             )
 
     def _judge(self, turn: Turn, fault: Fault, now: float) -> Halt | None:
         assert turn.events is not None
         self.undo()
-        careful = self.careful or Careful(turn.events.start, Offset(turn.events.start + 1))
+        careful = self._careful(turn) or Careful(turn.events.start, Offset(turn.events.start + 1))
         judgement = judge(self.program.on_error, careful.attempt, careful.waited_s)
-        if turn.cursor is None or judgement.verdict is Verdict.SET_ASIDE:
+        if turn.kind == "inbox" or judgement.verdict is Verdict.SET_ASIDE:
             self.set_aside(turn, fault, careful.attempt)
-            self._advance(turn)
+            self._advance(turn, now)
             return None
         if judgement.verdict is Verdict.HALT:
-            return Halt(f"offset {turn.events.start}: {fault.error}")
-        self.careful = replace(careful, start=turn.events.start).again(judgement.wait_s)
+            return Halt(f"{turn.events.name(0)}: {fault.error}")
+        again = replace(careful, start=turn.events.start).again(judgement.wait_s)
+        if turn.cursor is None:
+            self.timer_trial = again
+        else:
+            turn.cursor.careful = again
         self.wait_until = now + judgement.wait_s
         return None
 
@@ -302,16 +320,32 @@ class RunningTask:
             end=Offset(events.start + 1),
             dead_letters=dead_letters(events, [fault], attempts),
             inbox=events.inbox,
+            fired=events.timers[:1],
             clear_suspects=turn.cursor is not None,
         )
 
-    def _advance(self, turn: Turn) -> None:
+    def move_clock(self, turn: Turn) -> None:
+        """Make the turn's effects those of the clock that moved, if it did: nothing was due."""
+        if self.time is not None and self.time.passes_on and self.time.clock_ms != self.time.committed_ms:
+            turn.effects = Effects(self.lease, stream=None, start=Offset(0), end=Offset(0))
+
+    def _advance(self, turn: Turn, now: float) -> None:
         assert turn.effects is not None
         self.uncommitted += 1
         if turn.cursor is not None:
             turn.cursor.read = turn.effects.end
-        else:
+        elif turn.kind == "inbox":
             self.has_inbox = True  # there may be more; the look that finds nothing says so
+        if self.time is None:
+            return
+        watermark_ms = None
+        if turn.cursor is not None and turn.cursor.time is not None:
+            turn.cursor.time.saw(turn.highest_ms)
+            turn.highest_ms = turn.cursor.time.highest_ms
+            watermark_ms = turn.cursor.time.watermark_ms
+        self.advance_time()
+        self.time.may_commit_at = now + RARELY_S
+        turn.effects = replace(turn.effects, timed=True, clock_ms=self.time.clock_ms, watermark_ms=watermark_ms)
 
     def committed(self, turn: Turn) -> None:
         """The turn's effects are in the database."""
@@ -325,5 +359,26 @@ class RunningTask:
             self.committed_sequence = turn.outcome.sequence
         if turn.cursor is not None:
             turn.cursor.committed = turn.effects.end
-            if self.careful is not None:
-                self.careful = self.careful.past(turn.effects.end)
+            if turn.cursor.careful is not None:
+                turn.cursor.careful = turn.cursor.careful.past(turn.effects.end)
+        if self.time is not None:
+            self._committed_time(turn, turn.effects, self.time)
+
+    def _committed_time(self, turn: Turn, effects: Effects, time: TaskTime) -> None:
+        time.committed_ms = effects.clock_ms
+        if turn.kind == "timers":
+            self.timers_size = min(TIMERS, 2 * self.timers_size)
+            self.timer_trial = _NO_TRIAL
+            if turn.next_due is not None and len(effects.fired) == (turn.events.batch.count if turn.events else 0):
+                time.next_event_ms, time.next_wall_ms = turn.next_due
+        for cursor in self.cursors:
+            if cursor.time is not None:
+                if cursor is turn.cursor:
+                    cursor.time.committed_ms = turn.highest_ms
+                cursor.time.read_to(cursor.committed)
+        time.will_be_due(
+            min((timer.at_ms for timer in effects.timers if timer.at_ms is not None and not timer.wall), default=None),
+            min((timer.at_ms for timer in effects.timers if timer.at_ms is not None and timer.wall), default=None),
+        )
+        self.advance_time()
+        self.stir_clocks()

@@ -17,7 +17,8 @@ from jeet.task.commit import CommitInDoubt, DataRefused, LeaseLost, SegmentMissi
 from jeet.task.data import DataConnection
 from jeet.task.effects import Effects
 from jeet.task.retry import backoff_s
-from jeet.task.running import Halt, RunningTask, Turn
+from jeet.task.running import RunningTask
+from jeet.task.turn import Halt, Turn
 from jeet.telemetry import logger
 
 log = logger(__name__)

@@ -28,6 +28,7 @@ from jeet.db.keys import TASK_CLASS, WORKER_CLASS
 from jeet.db.sql import query
 from jeet.errors import RetryLater, StopWorker
 from jeet.ids import FunctionId, TaskId, WorkerId
+from jeet.plan import WHOLE
 from jeet.settings import Settings
 from jeet.task.data import DataConnection
 from jeet.task.pause import pause
@@ -349,7 +350,7 @@ class _AnyProgram:
         pass
 
     async def load(self, _db: object, _lease: object) -> SimpleNamespace:
-        return SimpleNamespace(state={})
+        return SimpleNamespace(state={}, plan=WHOLE, makers={})
 
 
 async def _connect(

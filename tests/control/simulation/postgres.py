@@ -410,6 +410,9 @@ class Postgres:
                     "inputs": [1],
                     "next_offsets": [task.next_offset],
                     "outputs": [None],
+                    "clock_ms": None,
+                    "watermarks_ms": [None],
+                    "draining": False,
                 }
             )
         return answer
