@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from jeet.cli.command import command
 from jeet.cli.group import Group
@@ -11,6 +11,7 @@ from jeet.cli.output import Done, Record, Table
 from jeet.errors import UsageError
 
 if TYPE_CHECKING:
+    from jeet.control.code import Code
     from jeet.control.lifecycle import Changed
     from jeet.control.registry import Progress
     from jeet.control.takeover import Graph
@@ -47,17 +48,21 @@ class Functions(Group):
         may --drain (sources stand still until the old version has used up what lies between its stages and closed its
         windows; then the new one goes on there) or --reset. docs/graph.md tells more.
         """
-        from jeet.control.code import read_code
         from jeet.control.deploy import deploy
-        from jeet.control.spec import Flags
-        from jeet.sandbox.engine import Engine
 
-        flags = Flags(name, source, sink, key, partitions, on_error, start, emits, cycle, hold_ttl)
-        engine = Engine(self.settings.sandbox_cache)
-        try:
-            code = read_code(file, engine.load_plugin(self.settings.javy_plugin), flags)
-        finally:
-            engine.close()
+        code = self._read(
+            file,
+            name=name,
+            source=source,
+            sink=sink,
+            key=key,
+            partitions=partitions,
+            on_error=on_error,
+            start=start,
+            emits=emits,
+            cycle=cycle,
+            hold_ttl=hold_ttl,
+        )
         for lint in code.lints:
             self.out.note(f"note: {lint}")
         result = deploy(
@@ -187,6 +192,43 @@ class Functions(Group):
         return Record(values)
 
     @command
+    def graph(
+        self,
+        function: Annotated[str, "a deployed function, or a file"],
+        *,
+        format: Annotated[Literal["text", "mermaid", "svg"], "how to draw it"] = "text",
+        live: Annotated[bool, "with rates and lag, measured for a second"] = False,
+        source: Annotated[str | None, "of a file that does not name its source"] = None,
+        sink: Annotated[str | None, "of a file that does not name its sink"] = None,
+        key: Annotated[str | None, "of a file that does not name its key"] = None,
+    ) -> Record | None:
+        """Show a function's stages and the streams around them.
+
+        A stage runs without moving events to another partition: keyBy ends one and begins the next, with a stream of
+        the function's own between them. A file needs no database; the partitions of its streams are then assumed. Put
+        SVG into a file: jeet graph NAME --format=svg > graph.svg. docs/graph.md tells what stages are.
+        """
+        from dataclasses import asdict
+
+        from jeet.cli import drawing
+        from jeet.control import graphs
+
+        file = Path(function)
+        if file.suffix in (".js", ".mjs", ".wasm") or (file.is_file() and "/" in function):
+            if live:
+                raise UsageError("--live is of a function that is deployed: jeet graph NAME --live")
+            picture = graphs.of_file(self._read(file, source=source, sink=sink, key=key))
+        else:
+            if source or sink or key:
+                raise UsageError(f"{function} is no file: what is deployed has its source, sink and key")
+            picture = graphs.of_function(self.db, function, live=live)
+        if self.out.json:
+            return Record(asdict(picture))
+        draw = {"text": drawing.as_text, "mermaid": drawing.as_mermaid, "svg": drawing.as_svg}[format]
+        self.out.text(draw(picture))
+        return None
+
+    @command
     def versions(self, name: Annotated[str, "the function"]) -> Table:
         """List a function's versions, newest first."""
         from jeet.control import registry
@@ -248,6 +290,18 @@ class Functions(Group):
             f" {gone.open_dead_letters} open dead letters; its streams are still there",
             asdict(gone),
         )
+
+    def _read(self, file: Path, **flags: Any) -> Code:
+        """A function's code, described in the sandbox."""
+        from jeet.control.code import read_code
+        from jeet.control.spec import Flags
+        from jeet.sandbox.engine import Engine
+
+        engine = Engine(self.settings.sandbox_cache)
+        try:
+            return read_code(file, engine.load_plugin(self.settings.javy_plugin), Flags(**flags))
+        finally:
+            engine.close()
 
 
 def _graph(drain: bool, reset: bool) -> Graph:

@@ -74,6 +74,10 @@ class Output:
         """Print one of many: its text, or its facts as one JSON object a line; flushed, so that followers see it."""
         self._line(json.dumps(facts, ensure_ascii=False, default=_plain) if self.json else visible(text))
 
+    def text(self, text: str) -> None:
+        """Print a result of several lines that is no table."""
+        self._line(visible(text, keep_lines=True))
+
     def note(self, text: str) -> None:
         """Tell the person something that is not the result (stderr)."""
         print(visible(text), file=sys.stderr, flush=True)
