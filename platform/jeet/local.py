@@ -168,9 +168,10 @@ class LocalTask:
                 self._move()
                 yield from self.fire_due()
 
-    def hear(self, place: int, watermark_ms: float) -> None:
-        """An internal input has been read up to what the stage before it knows."""
-        self._inputs[place].watermark_ms = watermark_ms
+    def hear(self, watermarks_ms: Mapping[int, float]) -> None:
+        """Internal inputs have been read up to what the stages before them know; all of them at once, as none waits."""
+        for place, watermark_ms in watermarks_ms.items():
+            self._inputs[place].watermark_ms = watermark_ms
         self._move()
 
     def fire_due(self) -> Iterator[Done]:

@@ -261,16 +261,18 @@ class LocalFunction:
     def _catch_up(self, number: int) -> Iterator[Done]:
         """A stage reads what those before it have made, then goes on to where they say that event time has come."""
         task = self._tasks[number]
-        for place, each in enumerate(self._plans[number].inputs):
-            if not each.internal:
-                continue
+        internal = [(place, each) for place, each in enumerate(self._plans[number].inputs) if each.internal]
+        for place, each in internal:
             yield from task.run(place, self._waiting.pop(each.stream, []))
+        heard: dict[int, float] = {}
+        for place, each in internal:
             above = next(
                 n for n, stage in enumerate(self._plans) if any(o.stream == each.stream for o in stage.outputs)
             )
             reached = self._tasks[above].watermark_ms
             if reached is not None:
-                task.hear(place, reached - self._plans[above].hold_ms)
+                heard[place] = reached - self._plans[above].hold_ms
+        task.hear(heard)
         yield from task.fire_due()
 
     def _take(self, run: Run, number: int, all_done: Iterable[Done]) -> None:

@@ -72,7 +72,7 @@ class Stage:
         return self.seen
 
     def hear(self, watermark_ms: float, place: int = 0) -> Seen:
-        self.task.hear(place, watermark_ms)
+        self.task.hear({place: watermark_ms})
         self.seen.add(self.task.fire_due())
         return self.seen
 
