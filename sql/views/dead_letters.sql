@@ -11,14 +11,14 @@ comment on column jeet.dead_letters.id is 'number to name it by, as in: jeet dlq
 comment on column jeet.dead_letters.function is 'the function that failed';
 comment on column jeet.dead_letters.stage is 'the stage of its graph, from 0';
 comment on column jeet.dead_letters.partition is 'the partition of the event';
-comment on column jeet.dead_letters."offset" is 'the offset of the event in that partition';
+comment on column jeet.dead_letters."offset" is 'the offset of the event in that partition; below 0: a timer';
 comment on column jeet.dead_letters.key is 'the key of the event';
-comment on column jeet.dead_letters.event is 'the event as text, made safe and cut with a mark if it is long';
+comment on column jeet.dead_letters.event is 'the event as text, made safe and cut with a mark if it is long; of a timer {"timer": {operator, name, at, wall}}';
 comment on column jeet.dead_letters.error is 'what went wrong';
 comment on column jeet.dead_letters.stack is 'where: lines of the function''s own file';
 comment on column jeet.dead_letters.attempts is 'how often it was tried';
 comment on column jeet.dead_letters.version is 'the version of the function that failed last';
 comment on column jeet.dead_letters.failed_at is 'when it failed last';
-comment on column jeet.dead_letters.status is 'open, redriven (went well later) or dropped (given up by a person)';
-comment on column jeet.dead_letters.stream is 'the stream the event was read from';
+comment on column jeet.dead_letters.status is 'open, redriven (went well later; of a timer: set again) or dropped (given up by a person)';
+comment on column jeet.dead_letters.stream is 'the stream the event was read from; null: a timer';
 comment on column jeet.dead_letters.state_key is 'the state entry last touched before the failure';

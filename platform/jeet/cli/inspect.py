@@ -48,10 +48,17 @@ class Inspect(Group):
         return self._table("cli_workers", "no worker is running; start one: jeet worker")
 
     @command
-    def lag(self, name: Annotated[str | None, "a function (default: all)"] = None) -> Table:
+    def lag(
+        self,
+        name: Annotated[str | None, "a function (default: all)"] = None,
+        *,
+        watermarks: Annotated[bool, "instead, how far event time has come, and who holds it back"] = False,
+    ) -> Table:
         """Show how far each task is behind the streams it reads."""
         if name is not None:
             self._must_exist(name)
+        if watermarks:
+            return self._table("cli_watermarks", "no function goes by event time", function=name)
         return self._table("cli_lag", "no function is deployed", function=name)
 
     @command
