@@ -44,8 +44,9 @@ START_MS = 1_436_918_400_000
 
 FIRST_NAMES = ("Peter", "Paul", "Luke", "John", "Saul", "Vicky", "Kate", "Julie", "Sarah", "Deiter", "Walter")
 LAST_NAMES = ("Shultz", "Abrams", "Spencer", "White", "Bartels", "Walton", "Smith", "Jones", "Noris")
-CITIES = tuple(
-    "Phoenix, Los Angeles, San Francisco, Boise, Portland, Bend, Redmond, Seattle, Kent, Cheyenne".split(", ")
+CITIES = (
+    *("Phoenix", "Los Angeles", "San Francisco", "Boise", "Portland"),
+    *("Bend", "Redmond", "Seattle", "Kent", "Cheyenne"),
 )
 STATES = ("AZ", "CA", "ID", "OR", "WA", "WY")
 
