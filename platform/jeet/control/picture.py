@@ -183,11 +183,11 @@ def _word(node: Node) -> str:
     if op in ENTRIES:
         return "copy"
     if op == "window":
-        text = f"window {node.get('collection')}: {describe(node)}"
+        text = f"window {node.get('collection')}: {describe(node, digests=False)}"
     elif op == "to":
         text = f"to {node.get('stream')}"
     elif op == "branch":
         text = f"branch {node.get('place', 0) + 1}"
     else:
-        text = f"{describe(node) if op == 'join' else op}{f' {name}' if name and name != op else ''}"
+        text = f"{describe(node, digests=False) if op == 'join' else op}{f' {name}' if name and name != op else ''}"
     return f"{text} (line {node['line']})" if node.get("line") else text

@@ -158,25 +158,27 @@ def _operators(node: Node) -> dict[str, str]:
     return {name: describe(node) for name in collections_of(node)}
 
 
-def describe(node: Node) -> str:
-    """An operator in a few words: all that its state depends on."""
+def describe(node: Node, *, digests: bool = True) -> str:
+    """An operator in a few words: all that its state depends on, functions by their digests unless only to be shown."""
     if node["op"] == "window":
         window = node["window"]
         size = " every ".join(
             duration(window[name]) for name in ("size_ms", "every_ms", "gap_ms") if window.get(name) is not None
         )
         grace = f", grace {duration(window['grace_ms'])}" if window.get("grace_ms") else ""
-        return f"{window['kind']} {size} {node['how']}{grace}{_time(node)}"
+        return f"{window['kind']} {size} {node['how']}{grace}{_time(node, digests)}"
     if node["op"] == "join":
         within = f" within {duration(node['within_ms'])}" if node.get("within_ms") is not None else ""
-        return f"{node.get('kind')} join{within}{_time(node)}"
+        return f"{node.get('kind')} join{within}{_time(node, digests)}"
     return str(node["op"])
 
 
-def _time(node: Node) -> str:
+def _time(node: Node, digests: bool) -> str:
     settings = time_settings(node)
     if settings.get("time") is None:
         return ""
+    if settings["time"] == "function":
+        return ", time by a function" + (f" ({settings.get('time_text')})" if digests else "")
     return f", time {settings.get('time_text') or settings['time']}"
 
 
