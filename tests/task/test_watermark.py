@@ -32,7 +32,7 @@ def resting(highest_ms: float | None) -> Standing:
         ("who woke up far behind does not hold it back", 50, [awake(80), awake(20)], 80),
         ("who woke up does not rewind it", 50, [awake(20)], 50),
         ("who woke up holds it again once it has caught up", 50, [awake(80), awake(50)], 50),
-        ("an empty input that gets its first events late is as one that woke up", 50, [awake(80), awake(None)], 80),
+        ("the first events of an input that was empty hold it where it is", 50, [awake(80), awake(None)], 50),
     ],
     ids=lambda value: value.replace(" ", "-") if isinstance(value, str) else "",
 )
@@ -47,6 +47,7 @@ def test_a_clock_moves(rule: str, clock_ms: float | None, standings: list[Standi
         (10, [resting(5)], None),
         (10, [awake(15), awake(12)], 12),
         (10, [awake(5)], None),  # it woke up, and has not caught up
+        (10, [awake(15), awake(None)], 10),
         (None, [awake(None), awake(5)], EARLIEST_MS),
     ],
 )

@@ -3,7 +3,8 @@
 Promise: a clock never falls. It goes by the slowest of what the task reads from, with these exceptions. Who rests
 holds nothing: an input without an event for long, or one in which there never was an event. When all rest, the clock
 comes to the highest time that was seen. Who wakes up holds again once it has caught up with the clock; until then its
-events are as late as the clock says, and the clock does not wait for them.
+events are as late as the clock says, and the clock does not wait for them. Of whom no event's time is known yet, but
+something waits, the clock waits where it is.
 An input that another stage makes is as far as the tasks of that stage, each by the same rules. What they had come to
 counts once everything is committed that they had written by then.
 Units: `_ms` is event time in milliseconds since the epoch.
@@ -42,8 +43,11 @@ _ENDED = (Standing(END_MS, END_MS),)
 
 def held_to(clock_ms: float | None, standings: Iterable[Standing]) -> float | None:
     """The time beyond which these do not let the clock go; None: they let it go anywhere."""
-    held = [EARLIEST_MS if each.watermark_ms is None else each.watermark_ms for each in standings if not each.rests]
-    return min((each for each in held if clock_ms is None or each >= clock_ms), default=None)
+    now_ms = EARLIEST_MS if clock_ms is None else clock_ms
+    # Of whom nothing is known yet may have events of any time: the clock waits where it is. After a takeover that is so
+    # of all inputs that other stages make, until they have been heard of and read.
+    held = [now_ms if each.watermark_ms is None else each.watermark_ms for each in standings if not each.rests]
+    return min((each for each in held if each >= now_ms), default=None)
 
 
 def advanced(clock_ms: float | None, standings: Sequence[Standing]) -> float | None:
