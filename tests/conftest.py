@@ -95,31 +95,33 @@ migrated_template = factories.postgresql_noproc(
 """A template database at this checkout's schema."""
 
 
+@contextlib.contextmanager
+def _fresh_database(server: EmbeddedServer, template: NoopExecutor) -> Iterator[str]:
+    name = f"jeet_{os.getpid()}_{next(_numbers)}"
+    with DatabaseJanitor(
+        user=server.user, host=server.host, port=server.port, dbname=name, template_dbname=template.template_dbname
+    ):
+        yield server.url(name)
+
+
 @pytest.fixture
 def make_database(embedded_server: EmbeddedServer, migrated_template: NoopExecutor) -> Iterator[Callable[[], str]]:
     """Gives a fresh, migrated database each time; all are gone after the test, with connections that are left."""
     with contextlib.ExitStack() as stack:
-
-        def make() -> str:
-            name = f"jeet_{os.getpid()}_{next(_numbers)}"
-            stack.enter_context(
-                DatabaseJanitor(
-                    user=embedded_server.user,
-                    host=embedded_server.host,
-                    port=embedded_server.port,
-                    dbname=name,
-                    template_dbname=migrated_template.template_dbname,
-                )
-            )
-            return embedded_server.url(name)
-
-        yield make
+        yield lambda: stack.enter_context(_fresh_database(embedded_server, migrated_template))
 
 
 @pytest.fixture
 def database_url(make_database: Callable[[], str]) -> str:
     """A fresh, migrated database of this test's own."""
     return make_database()
+
+
+@pytest.fixture(scope="module")
+def module_database_url(embedded_server: EmbeddedServer, migrated_template: NoopExecutor) -> Iterator[str]:
+    """A fresh, migrated database that the tests of a module share."""
+    with _fresh_database(embedded_server, migrated_template) as url:
+        yield url
 
 
 @pytest.fixture

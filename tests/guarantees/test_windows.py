@@ -3,14 +3,8 @@
 from __future__ import annotations
 
 import json
-import os
-import random
-import signal
-from collections import Counter
-from collections.abc import Iterable
 from typing import Any
 
-import pytest
 from tests.torture.cluster import Cluster, wait_for
 from tests.torture.oracle import publish
 
