@@ -46,6 +46,39 @@ def test_outputs_logs_failures_and_state_are_shown(tmp_path: Path, capsys: Captu
     assert shown[-1] == {"type": "state", "collection": "sums", "entries": {"a": 3}}
 
 
+def test_all_stages_run_and_windows_close_at_the_end_of_the_input(tmp_path: Path, capsys: Captured) -> None:
+    function = tmp_path / "f.js"
+    function.write_text(
+        "stream.keyBy(e => e.user)\n"
+        "  .window({ tumbling: '1m', time: 'at' }).count()\n"
+        "  .keyBy('value').map((r, context) => ({ user: r.key, n: r.value, key: context.key }));\n"
+        "stream.onTimer(() => { throw new Error('no'); });\n"
+        "stream.peek((e, context) => { if (e.at === 5) context.timer('t', { after: '1h' }); }).filter(() => false);\n"
+    )
+    events = tmp_path / "events.ndjson"
+    rows = [("a", 5), ("b", 6), ("a", 70_000), ("a", 7)]
+    events.write_text("".join(json.dumps({"id": user, "user": user, "at": at}) + "\n" for user, at in rows))
+    shown = dev(capsys, str(function), f"--input={events}", "--key=id")
+    outputs = [(one["event"], one["value"]) for one in shown if one["type"] == "output"]
+    assert outputs == [
+        (None, {"user": "a", "n": 2, "key": "2"}),
+        (None, {"user": "b", "n": 1, "key": "1"}),
+        (None, {"user": "a", "n": 1, "key": "1"}),
+    ]
+    assert [(one["event"], one["error"]) for one in shown if one["type"] == "failure"] == [(None, "Error: no")]
+    assert [one["event"] for one in shown if one["type"] == "late"] == []
+
+
+def test_late_events_are_shown(tmp_path: Path, capsys: Captured) -> None:
+    function = tmp_path / "f.js"
+    function.write_text("stream.window({ tumbling: '1m', time: 'at' }).count();")
+    events = tmp_path / "events.ndjson"
+    events.write_text('{"k":"a","at":70000}\n{"k":"a","at":5}\n')
+    (late,) = [one for one in dev(capsys, str(function), f"--input={events}", "--key=k") if one["type"] == "late"]
+    assert late["event"] == 1
+    assert "late for window: at 1970-01-01T00:00:00.005Z" in late["message"]
+
+
 def test_a_file_is_read_and_judged_as_publish_does(tmp_path: Path, capsys: Captured) -> None:
     function = tmp_path / "f.js"
     function.write_text("stream.map(event => event.n)")

@@ -174,6 +174,14 @@ def test_events_get_their_time_where_they_are_first_keyed() -> None:
     assert [stage.idle_ms for stage in made.stages] == [1000, 1000, IDLE_MS]
 
 
+def test_what_windows_of_one_stage_hold_back_adds_up() -> None:
+    graph = Graph()
+    first = graph.window(graph.key(0), "first", grace_ms=2000)
+    second = graph.window(graph.add("map", first), "second", time=None, grace_ms=500)
+    graph.key(second, "end")
+    assert [stage.hold_ms for stage in graph.plan().stages] == [0, 2501, 0]
+
+
 def test_time_passes_two_keybys() -> None:
     graph = Graph()
     first = graph.key(0)

@@ -9,11 +9,11 @@ import pytest
 
 from jeet.errors import DeployError
 from jeet.plan import Cut, StageInput, StageOutput
-from jeet.sandbox.call import GuestTrap, StateConfig
+from jeet.sandbox.call import GuestTrap, OutputStream, StateConfig
 from jeet.sandbox.plugin import Plugin
 from jeet.testing import LocalFunction
 
-from .conftest import Local, batch_of
+from .conftest import Local, batch_of, values
 from .conftest import Open as OpenInstance
 from .stages import Open, plan_of
 
@@ -64,23 +64,24 @@ def test_a_stage_that_only_copies_leaves_events_as_they_are(stages: Open) -> Non
     assert "user.id" in rekey.seen.faults[0][1]
 
 
-def test_outputs_and_times_of_an_event_that_fails_are_taken_back(stages: Open) -> None:
+def test_outputs_and_times_of_an_event_that_fails_are_taken_back(instances: OpenInstance) -> None:
     source = """
     const keyed = stream.keyBy('k');
     stream.map(e => { if (e.bad) throw new Error('bad'); return e.i; });
     keyed.map(e => e);
     """
     plan = plan_of(outputs=(StageOutput("out"), INTERNAL), cuts=(Cut(1, 1),), timed=False)
-    stage = stages(source, plan)
-    stage.feed([("", {"k": "a", "i": i, "bad": i % 3 == 1}, float(i)) for i in range(9)])
-    assert [(key, value["i"], ms) for place, key, value, ms in stage.seen.outputs if place == 1] == [
-        ("a", i, float(i)) for i in (0, 2, 3, 5, 6, 8)
-    ]
+    outputs = (OutputStream("out"), OutputStream("f/rekey1", internal=True))
+    result = instances(source, plan=plan, outputs=outputs).run(
+        batch_of([{"k": "a", "i": i, "bad": i % 3 == 1} for i in range(9)], keys=["x"] * 9)
+    )
+    assert values(result.outputs[0].values) == [0, 2, 3, 5, 6, 8]
+    assert result.outputs[1].sources == [0, 2, 3, 5, 6, 8]
+    assert result.outputs[1].times == "\n".join(str(1_700_000_000_000 + i) for i in (0, 2, 3, 5, 6, 8))
+    assert [fault.index for fault in result.faults] == [1, 4, 7]
 
 
 def test_user_code_cannot_name_a_stream_between_stages(instances: OpenInstance) -> None:
-    from jeet.sandbox.call import OutputStream
-
     outputs = (OutputStream("sink"), OutputStream("f/rekey1", internal=True))
     result = instances("stream.map((e, c) => { c.emit('f/rekey1', 1); return 1; })", outputs=outputs).run(batch_of([1]))
     assert "declares no output stream" in result.faults[0].error

@@ -213,6 +213,18 @@ def test_late_events_go_to_the_dead_letters_unless_a_stream_is_named_for_them(st
     assert kept.seen.outputs == [(1, "k", {"at": 10, "n": 2}, None)]
 
 
+def test_each_session_closes_at_its_own_end_however_they_came(stages: Open) -> None:
+    stage = stages("stream.window({ session: '10s', time: 'at', delay: '1m' }).count();", plan_of(delay_ms=60_000.0))
+    stage.feed([("k", {"at": at}, 0) for at in (50_000, 5_000, 12_000)])
+    assert stage.timers() == [("window", "k", "", 22_000, False)]
+    assert stage.state("window") == {
+        "k": [{"start": 5_000, "end": 22_000, "value": 2}, {"start": 50_000, "end": 60_000, "value": 1}]
+    }
+    stage.feed([("j", {"at": 82_000}, 0)])
+    assert [(one["start"], one["end"], one["value"]) for one in stage.seen.values()] == [(5_000, 22_000, 2)]
+    assert stage.timers()[0] == ("window", "k", "", 60_000, False)
+
+
 def test_what_follows_a_window_has_its_key_and_the_time_of_its_last_moment(stages: Open) -> None:
     stage = stages(f"{MINUTE}.sum('n').map((r, context) => [r.value, context.key, context.timestamp]);")
     stage.feed([("k", {"at": 5, "n": 2.5}, 0), ("k", {"at": 6, "n": 4}, 0), ("j", {"at": 60_000, "n": 1}, 0)])

@@ -34,6 +34,7 @@ class Develop(Group):
         """Run a function on a file of events, without a database.
 
         Shows what it emits, what it logs, which events would become dead letters and why, and its state at the end.
+        At the end of the input all windows close, and the timers that are set fire.
         The sandbox, its limits and the isolation of events are those of a worker; all events count as one partition.
         """
         from jeet.cli.publishing import source
@@ -50,6 +51,7 @@ class Develop(Group):
             counts = {"events": 0, "outputs": 0, "failures": 0, "refused": 0}
             for block in LineReader(events):
                 self._feed(function, block, counts)
+            self._show(function.finish(), counts)
             if state:
                 self._show_state(function)
         if not self.out.json:
@@ -104,19 +106,23 @@ class Develop(Group):
     def _show(self, run: Run, counts: dict[str, int]) -> None:
         import json
 
-        shown: list[tuple[int, str, dict[str, object]]] = []
+        shown: list[tuple[float, str, dict[str, object]]] = []  # with its place: what timers made comes last
         for log in run.logs:
             facts: dict[str, object] = {"type": "log", "event": log.index, "level": log.level, "message": log.message}
             shown.append((log.index, f"{log.level:<8} event {log.index}: {log.message}", facts))
         for output in run.outputs:
             value = json.dumps(output.value, ensure_ascii=False)
-            facts = {"type": "output", "event": output.event, "stream": output.stream, "key": output.key}
+            facts = {"type": "output", "event": _event(output.event), "stream": output.stream, "key": output.key}
             text = f"{output.stream:<8} {value}" + (f"  (key {output.key})" if output.key is not None else "")
-            shown.append((output.event, text, facts | {"value": output.value}))
+            shown.append((_place(output.event), text, facts | {"value": output.value}))
         for failure in run.failures:
-            facts = {"type": "failure", "event": failure.event, "error": failure.error, "stack": failure.stack}
+            facts = {"type": "failure", "event": _event(failure.event), "error": failure.error, "stack": failure.stack}
             at = next((line.strip() for line in failure.stack.splitlines() if line.strip()), "")
-            shown.append((failure.event, f"failed   event {failure.event}: {failure.error}  {at}".rstrip(), facts))
+            who = "a timer" if failure.event < 0 else f"event {failure.event}"
+            shown.append((_place(failure.event), f"failed   {who}: {failure.error}  {at}".rstrip(), facts))
+        for late in run.late:
+            facts = {"type": "late", "event": late.event, "message": late.message}
+            shown.append((late.event, f"late     event {late.event}: {late.message}", facts))
         counts["outputs"] += len(run.outputs)
         counts["failures"] += len(run.failures)
         for _, text, facts in sorted(shown, key=lambda item: item[0]):
@@ -130,3 +136,12 @@ class Develop(Group):
             elif entries:
                 self.out.note(f"state.{name}:")
                 self.out.show(Table(["key", "value"], list(entries.items())))
+
+
+def _event(number: int) -> int | None:
+    """Its number among those fed; None: a timer."""
+    return number if number >= 0 else None
+
+
+def _place(number: int) -> float:
+    return number if number >= 0 else float("inf")

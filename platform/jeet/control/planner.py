@@ -331,6 +331,7 @@ class _Planner:
 
     def _measure_time(self) -> None:
         for number, stage in enumerate(self._stages):
+            self._measure_hold(stage)
             for place in stage.nodes:
                 node = self._nodes[place]
                 if node["op"] == "onTimer":
@@ -338,6 +339,19 @@ class _Planner:
                 if gives_time(node):
                     self._mark_timed(number)
                     self._measure(number, node)
+
+    def _measure_hold(self, stage: _Stage) -> None:
+        """What windows and joins in a row hold back adds up: each is a millisecond behind the one before."""
+        behind: dict[int, float] = {}
+        for place in sorted(stage.nodes):
+            node = self._nodes[place]
+            before = max((behind.get(source, 0.0) for source in node["inputs"]), default=0.0)
+            if gives_time(node):
+                settings = time_settings(node)
+                own = before + max(settings.get("grace_ms") or 0, settings.get("within_ms") or 0)
+                stage.hold_ms = max(stage.hold_ms, own)
+                before = own + 1
+            behind[place] = before
 
     def _mark_timed(self, number: int) -> None:
         """A stage and all that it hears the time from; tables tell none."""
@@ -349,8 +363,7 @@ class _Planner:
                 self._mark_timed(each.above)
 
     def _measure(self, number: int, node: Node) -> None:
-        settings, stage = time_settings(node), self._stages[number]
-        stage.hold_ms = max(stage.hold_ms, settings.get("grace_ms") or 0, settings.get("within_ms") or 0)
+        settings = time_settings(node)
         for above in self._time_comes_from(number, node):
             where = self._stages[above]
             where.delay_ms = max(where.delay_ms, settings.get("delay_ms") or 0)

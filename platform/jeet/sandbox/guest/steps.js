@@ -30,6 +30,7 @@ class StageBuilder {
     }
     this.known = new Map(); // node → the steps after it
     this.operators = new Map(); // node → its operator
+    this.behinds = new Map(); // node → what behind() has found
     this.sink = spec.sink ? columns[0] : null;
     this.userTimers = new UserTimers();
   }
@@ -129,8 +130,10 @@ class StageBuilder {
 
   // By how much the results that reach a node may be behind the watermark, for the windows and joins of this stage before it.
   behind(node) {
-    let most = 0;
     if (this.entered.has(node.id)) return 0;
+    const known = this.behinds.get(node.id);
+    if (known !== undefined) return known;
+    let most = 0;
     for (let i = 0; i < node.inputs.length; i++) {
       const input = nodes[node.inputs[i]];
       let of = this.behind(input);
@@ -138,6 +141,7 @@ class StageBuilder {
       if (input.op === 'join' && input.join === 'stream') of += input.within_ms + 1;
       if (of > most) most = of;
     }
+    this.behinds.set(node.id, most);
     return most;
   }
 
