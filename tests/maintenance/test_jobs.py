@@ -10,6 +10,7 @@ from datetime import timedelta
 
 import psycopg
 import pytest
+from psycopg import sql
 
 from control.actors import HandWorker, coordinator, make_function, wait_for
 from jeet import maintenance
@@ -217,6 +218,62 @@ def test_a_job_that_fails_says_so_and_disturbs_nobody(database_url: str) -> None
         return int(await db.fetchval("select 1 / 0"))  # type: ignore[attr-defined]
 
     assert asyncio.run(run_once(Job("broken", 1, broken), Settings(), database_url)) == -1
+
+
+def tables_of_events(db: psycopg.Connection) -> set[str]:
+    rows = db.execute("select relid::regclass::text from pg_partition_tree('jeet_internal.event') where level = 1")
+    return {row[0] for row in rows.fetchall()}
+
+
+def test_streams_that_a_function_has_let_go_of_are_removed_unless_somebody_reads_them(
+    database_url: str, db: psycopg.Connection, run: Run
+) -> None:
+    before = tables_of_events(db)
+    ids = [
+        db.execute("select jeet_internal.create_stream(%s, 2, p_internal => true)", (name,)).fetchone()[0]  # type: ignore[index]
+        for name in ("f/a", "f/b", "g/a")
+    ]
+    assert run("streams") == 0
+    db.execute("select jeet_internal.let_go_of_streams(%s)", (ids[:2],))
+    with psycopg.connect(database_url) as reader:
+        reader.execute(sql.SQL("select from jeet_internal.{}").format(sql.Identifier(f"event_{ids[0]}")))
+        run("streams")
+        left = db.execute("select name from jeet_internal.stream where dropped").fetchall()
+        assert (f"/{ids[0]}",) in left
+    while db.execute("select count(*) from jeet_internal.stream where dropped").fetchone() != (0,):
+        assert run("streams") > 0
+    assert tables_of_events(db) - before == {f"jeet_internal.event_{ids[2]}"}
+    assert db.execute("select name from jeet_internal.stream").fetchall() == [("g/a",)]
+    assert db.execute("select count(*) from jeet_internal.head").fetchone() == (2,)
+    leftover = "select count(*) from pg_class where relname like %s or relname = %s"
+    for gone in ids[:2]:
+        assert db.execute(leftover, (f"event\\_{gone}%", f"turn_{gone}")).fetchone() == (0,)
+
+
+def test_what_lies_between_stages_goes_an_hour_after_it_was_processed_and_not_before_that(
+    db: psycopg.Connection, run: Run
+) -> None:
+    make_function(db, "f", 1)
+    db.execute(
+        "select jeet_internal.create_stream('f/x', 1, p_retention => '1 hour', p_internal => true, p_max_bytes => 800)"
+    )
+    db.execute("update jeet_internal.stream set max_bytes = null where internal")
+    stream = db.execute("select id from jeet_internal.stream where internal").fetchone()[0]  # type: ignore[index]
+    db.execute(
+        "insert into jeet_internal.checkpoint (task_id, stream_id) select id, %s from jeet_internal.task", (stream,)
+    )
+    for _ in range(3):
+        db.execute("select jeet_internal.append(array[%s], array[''], array[%s])", (stream, "\n".join(["{}"] * 1000)))
+    first = "select first_offset from jeet_internal.head where stream_id = %s"
+    db.execute(
+        "update jeet_internal.event set published_at = published_at - interval '2 hours' where stream_id = %s",
+        (stream,),
+    )
+    run("retention")
+    assert db.execute(first, (stream,)).fetchone() == (0,), "nobody has processed it"
+    db.execute("update jeet_internal.checkpoint set next_offset = 1500 where stream_id = %s", (stream,))
+    run("retention")
+    assert db.execute(first, (stream,)).fetchone() == (1000,)
 
 
 def test_pgqueuers_tables_are_those_of_the_version_that_runs() -> None:

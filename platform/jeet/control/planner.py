@@ -12,12 +12,12 @@ otherwise than the function asks, are first copied to an internal stream, by a s
 from __future__ import annotations
 
 import heapq
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
+from jeet.control.eventtime import before, hold_ms, time_of
 from jeet.control.graph import (
     ENTRIES,
-    KEEPS_ITEMS,
     KEYED,
     Node,
     StreamFacts,
@@ -331,7 +331,7 @@ class _Planner:
 
     def _measure_time(self) -> None:
         for number, stage in enumerate(self._stages):
-            self._measure_hold(stage)
+            stage.hold_ms = hold_ms(self._nodes, stage.nodes)
             for place in stage.nodes:
                 node = self._nodes[place]
                 if node["op"] == "onTimer":
@@ -339,19 +339,6 @@ class _Planner:
                 if gives_time(node):
                     self._mark_timed(number)
                     self._measure(number, node)
-
-    def _measure_hold(self, stage: _Stage) -> None:
-        """What windows and joins in a row hold back adds up: each is a millisecond behind the one before."""
-        behind: dict[int, float] = {}
-        for place in sorted(stage.nodes):
-            node = self._nodes[place]
-            before = max((behind.get(source, 0.0) for source in node["inputs"]), default=0.0)
-            if gives_time(node):
-                settings = time_settings(node)
-                own = before + max(settings.get("grace_ms") or 0, settings.get("within_ms") or 0)
-                stage.hold_ms = max(stage.hold_ms, own)
-                before = own + 1
-            behind[place] = before
 
     def _mark_timed(self, number: int) -> None:
         """A stage and all that it hears the time from; tables tell none."""
@@ -363,91 +350,15 @@ class _Planner:
                 self._mark_timed(each.above)
 
     def _measure(self, number: int, node: Node) -> None:
-        settings = time_settings(node)
-        for above in self._time_comes_from(number, node):
-            where = self._stages[above]
+        settings, stage = time_settings(node), self._stages[number]
+        # Those in which the times that it goes by are first seen, and those on the way.
+        passed = before(self._nodes, node["id"])
+        for where in self._stages:
+            if where is not stage and passed.isdisjoint(where.nodes):
+                continue
             where.delay_ms = max(where.delay_ms, settings.get("delay_ms") or 0)
             if settings.get("idle_ms"):
                 where.idle_ms.append(settings["idle_ms"])
-
-    def _time_comes_from(self, number: int, node: Node) -> set[int]:
-        """The stages in which the times that a window or join goes by are first seen, and those on the way."""
-        found = {number}
-        waiting, seen = list(node["inputs"]), set()
-        while waiting:
-            place = waiting.pop()
-            if place in seen:
-                continue
-            seen.add(place)
-            for above, stage in enumerate(self._stages):
-                if place in stage.nodes:
-                    found.add(above)
-            if not gives_time(self._nodes[place]):
-                waiting.extend(self._nodes[place]["inputs"])
-        return found
-
-    def _has_time(self, place: int) -> bool:
-        """Something before this node gives items a time of its own."""
-        return any(gives_time(self._nodes[above]) for above in self._before(place))
-
-    def _before(self, place: int) -> Iterator[int]:
-        waiting, seen = list(self._nodes[place]["inputs"]), set()
-        while waiting:
-            above = waiting.pop()
-            if above not in seen:
-                seen.add(above)
-                yield above
-                waiting.extend(self._nodes[above]["inputs"])
-
-    def _time_of(self, place: int, implicit: bool) -> int | None:
-        """The window or join behind a cut whose `time` tells the time of what passes the cut."""
-        if self._has_time(place):
-            return None
-        found: list[Node] = []
-        waiting: list[tuple[int, Node | None]] = [(reader, None) for reader in self._readers[place]]
-        seen: set[tuple[int, bool]] = set()
-        while waiting:
-            reader, changed = waiting.pop(0)
-            if (reader, changed is not None) in seen:
-                continue
-            seen.add((reader, changed is not None))
-            node = self._nodes[reader]
-            if gives_time(node):
-                if time_settings(node).get("time") is not None:
-                    if changed is not None:
-                        raise self._too_late(place, changed, node, implicit)
-                    found.append(node)
-                continue
-            if node["op"] == "onTimer":
-                continue  # what comes out of it is no event that passed the cut
-            if node["op"] not in KEEPS_ITEMS:
-                changed = changed or node
-            waiting.extend((each, changed) for each in self._readers[reader])
-        if not found:
-            return None
-        first = found[0]
-        for other in found[1:]:
-            if _time(other) != _time(first):
-                raise self._fault(
-                    other,
-                    f"{other['op']} and the one on line {first.get('line')} take the time of the same events"
-                    " differently: give each a keyBy of its own",
-                )
-        return int(first["id"])
-
-    def _too_late(self, place: int, changed: Node, node: Node, implicit: bool) -> DeployError:
-        op, moved = changed["op"], "where they are keyed"
-        remedy = f"move the {op} before keyBy"
-        if op in KEYED:
-            remedy = f"leave time out, as the time of events is carried along, or put .keyBy(…) after the {op}"
-        elif implicit:
-            moved = f"before that, where {self._stream_of(self._nodes[place])} is moved to other partitions"
-            remedy = f"put .keyBy(…) after the {op}"
-        return self._fault(
-            changed,
-            f"{node['op']} on line {node.get('line')} takes the time from what this {op} makes, but events get their"
-            f" time {moved}: {remedy}",
-        )
 
     # ---- the result ----
 
@@ -495,8 +406,9 @@ class _Planner:
             timed = any(other.timed and not other.inputs[stream].table for other in below)
             path = self._internal[stream].key if not rekey else None
             outputs.append(StageOutput(stream, path, internal=True))
-            time_of = self._time_of(place, not rekey) if timed else None
-            cuts.append(Cut(place, len(outputs) - 1, rekey, time_of, timed))
+            moved = None if rekey else self._stream_of(self._nodes[place])
+            time = time_of(self._nodes, self._readers, place, self._settings.filename, moved) if timed else None
+            cuts.append(Cut(place, len(outputs) - 1, rekey, time, timed))
         return StagePlan(
             number=number,
             inputs=tuple(
@@ -528,8 +440,3 @@ class _Planner:
         sink = settings.sink if alone or ends or settings.sink in settings.emits else None
         chosen = [name for name in settings.outputs if alone or name in named or name in settings.emits]
         return [StageOutput(sink), *(StageOutput(name) for name in chosen)]
-
-
-def _time(node: Node) -> tuple[object, object]:
-    settings = time_settings(node)
-    return settings.get("time"), settings.get("time_text")
