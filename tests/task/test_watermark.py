@@ -7,7 +7,17 @@ import pytest
 from jeet.ids import Offset
 from jeet.task.clocks import standing
 from jeet.task.program import Maker
-from jeet.task.watermark import EARLIEST_MS, END_MS, InputTime, Standing, TaskTime, advanced, held_to
+from jeet.task.watermark import (
+    EARLIEST_MS,
+    END_MS,
+    RARELY_S,
+    SELDOM_S,
+    InputTime,
+    Standing,
+    TaskTime,
+    advanced,
+    held_to,
+)
 
 
 def awake(watermark_ms: float | None) -> Standing:
@@ -126,3 +136,13 @@ def test_timers_are_due_by_the_clock_that_they_go_by() -> None:
     assert not time.has_due(now=10)
     time.ahead_ms = -5000.0
     assert time.has_due(now=10)
+
+
+@pytest.mark.parametrize(("passes_on", "wait_s"), [(True, RARELY_S), (False, SELDOM_S)])
+def test_a_clock_that_moves_alone_is_committed_so_seldom(passes_on: bool, wait_s: float) -> None:
+    time = TaskTime(clock_ms=100, committed_ms=100, passes_on=passes_on)
+    time.wait_to_commit(now=10)
+    assert not time.is_to_commit(now=10 + wait_s)  # it has not moved
+    time.clock_ms = 101
+    assert not time.is_to_commit(now=10 + 0.99 * wait_s)
+    assert time.is_to_commit(now=10 + wait_s)

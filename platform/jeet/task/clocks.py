@@ -90,7 +90,7 @@ class Clocks:
                 continue
             if time.has_due(now) or time.is_to_commit(now):
                 task.stir()
-            elif time.clock_ms != time.committed_ms and time.passes_on:
+            elif time.clock_ms != time.committed_ms:
                 at = min(at, time.may_commit_at)
             if time.next_wall_ms is not None and time.ahead_ms is not None:
                 due_at = (time.next_wall_ms - time.ahead_ms) / 1000

@@ -21,7 +21,7 @@ from jeet.task.retry import Careful, Verdict, judge
 from jeet.task.share import Work
 from jeet.task.state import TaskState
 from jeet.task.turn import Cursor, Halt, Turn, next_size
-from jeet.task.watermark import RARELY_S, Standing, TaskTime
+from jeet.task.watermark import Standing, TaskTime
 
 INBOX_SIZE = 256
 """redriven events in one batch"""
@@ -326,7 +326,7 @@ class RunningTask:
 
     def move_clock(self, turn: Turn) -> None:
         """Make the turn's effects those of the clock that moved, if it did: nothing was due."""
-        if self.time is not None and self.time.passes_on and self.time.clock_ms != self.time.committed_ms:
+        if self.time is not None and self.time.clock_ms != self.time.committed_ms:
             turn.effects = Effects(self.lease, stream=None, start=Offset(0), end=Offset(0))
 
     def _advance(self, turn: Turn, now: float) -> None:
@@ -344,7 +344,7 @@ class RunningTask:
             turn.highest_ms = turn.cursor.time.highest_ms
             watermark_ms = turn.cursor.time.watermark_ms
         self.advance_time()
-        self.time.may_commit_at = now + RARELY_S
+        self.time.wait_to_commit(now)
         turn.effects = replace(turn.effects, timed=True, clock_ms=self.time.clock_ms, watermark_ms=watermark_ms)
 
     def committed(self, turn: Turn) -> None:

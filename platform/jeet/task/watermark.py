@@ -22,7 +22,9 @@ EARLIEST_MS = -62_135_596_800_000.0
 END_MS = 253_402_300_799_999.0
 """after any event: the end of the year 9999; where sources that are not read any more have come to"""
 RARELY_S = 0.25
-"""how long a clock that moved waits to be committed by itself, after the last commit"""
+"""how long a clock that moved waits to be committed by itself, after the last commit, where later stages go by it"""
+SELDOM_S = 2.0
+"""the same where only people look at it"""
 
 
 @dataclass(frozen=True)
@@ -156,7 +158,11 @@ class TaskTime:
 
     def is_to_commit(self, now: float) -> bool:
         """Whether the clock should be committed even if there is nothing else to commit."""
-        return self.passes_on and self.clock_ms != self.committed_ms and now >= self.may_commit_at
+        return self.clock_ms != self.committed_ms and now >= self.may_commit_at
+
+    def wait_to_commit(self, now: float) -> None:
+        """Something was committed, or is about to be."""
+        self.may_commit_at = now + (RARELY_S if self.passes_on else SELDOM_S)
 
     def will_be_due(self, event_ms: float | None, wall_ms: float | None) -> None:
         """There are timers at these times, besides those known."""
