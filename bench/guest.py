@@ -21,6 +21,7 @@ import wasmtime
 from rich.console import Console
 from rich.table import Table
 
+from jeet.plan import WHOLE
 from jeet.sandbox import machine as machines
 from jeet.sandbox.call import BatchInput, InstanceSpec, OutputStream
 from jeet.sandbox.engine import Engine
@@ -45,6 +46,8 @@ CASES: dict[str, tuple[str, dict[str, StateConfig]]] = {
     "running total, ttl": (TOTALS, {"totals": StateConfig(3_600_000, "write")}),
     "object in state": (OBJECTS, {}),
     "with context": ("stream.map((e, context) => ({ id: e.id, at: context.offset, key: context.key }))", {}),
+    "count per key": ("stream.count()", {}),
+    "one-minute windows": ("stream.window({ tumbling: '1m', emit: 'change' }).count()", {}),
     "filter and flatMap": ("stream.filter(e => e.amount % 2).flatMap(e => [{ id: e.id }, { id: e.id }])", {}),
 }
 
@@ -96,6 +99,7 @@ def measure(engine: Engine, case: str, size: int, users: int, events: int, *, fu
         outputs=(OutputStream("sink"),),
         slice_ms=60_000,
         limits=Limits(event_cpu_ms=5_000, event_wall_ms=60_000),
+        plan=replace(WHOLE, timed="window" in source),
     )
     instance = plugin.instantiate(plugin.compile(source, "bench.js"), spec, state)
     store = instance._machine.store
