@@ -40,6 +40,8 @@ const batch = {
   bytes: null,
   keyTexts: null,
   timestamps: null,
+  timedAt: -1, // the event whose timestamp was read last
+  time: 0,
   headers: null,
   skip: [],
   skipAt: 0,
@@ -60,6 +62,7 @@ const batch = {
     this.parsed = null;
     this.keyTexts = null;
     this.timestamps = null;
+    this.timedAt = -1;
     this.headers = null;
     return head;
   },
@@ -88,8 +91,11 @@ const batch = {
   },
 
   timestampAt(i) {
+    if (i === this.timedAt) return this.time;
     if (this.timestamps === null) this.timestamps = decoder.decode(this.bytes[3]).split('\n');
-    return +this.timestamps[i];
+    this.time = +this.timestamps[i];
+    this.timedAt = i;
+    return this.time;
   },
 
   headersAt(i) {
@@ -271,7 +277,7 @@ function goOn(start) {
     beginEvent(i);
     try {
       const context = newContext(i);
-      if (noting) noteTime(timeOf(context.timestamp, 'context.timestamp'), context);
+      if (noting) noteTime(timeOf(batch.timestampAt(i), 'context.timestamp'), context);
       const waiting = runSteps(entrySteps, batch.take(i), context);
       if (native !== null) {
         if (mustSettle || waiting !== undefined) settle(waiting);

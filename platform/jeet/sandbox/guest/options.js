@@ -23,6 +23,7 @@ function durationOf(text, where, mayBeZero) {
 
 // Milliseconds since the epoch, whole ones, of what a `time` or an `at` gave.
 function timeOf(value, where) {
+  if (typeof value === 'number' && value >= MIN_TIME_MS && value <= MAX_TIME_MS) return floor(value);
   let ms = value;
   if (value instanceof NativeDate) ms = value.getTime();
   else if (typeof value === 'string' && ISO_TIME.test(value)) ms = NativeDate.parse(value);

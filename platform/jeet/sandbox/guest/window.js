@@ -44,22 +44,22 @@ class Window {
   }
 
   intoWindows(key, at, item, context) {
-    const open = [];
     const last = floor(at / this.every) * this.every;
-    for (let start = last; start > at - this.size; start -= this.every) {
-      if (this.closesAt(start + this.size) > watermark) open.push(start);
-    }
-    if (open.length === 0) return this.late(item, at, last + this.size);
+    if (this.closesAt(last + this.size) <= watermark) return this.late(item, at, last + this.size);
+    if (this.every === this.size) return this.into(last, key, item, context);
+    const open = [];
+    for (let start = last; start > at - this.size && this.closesAt(start + this.size) > watermark; start -= this.every) open.push(start);
+    return each(open.reverse(), 0, (start) => this.into(start, key, item, context));
+  }
+
+  into(start, key, item, context) {
     const { store } = this;
-    open.reverse();
-    return each(open, 0, (start) => {
-      const place = `${isoOf(start)}|${key}`;
-      const before = store[place];
-      return after(this.fold(before, item, context), (value) => {
-        store[place] = value;
-        if (before === undefined) setTimer(this.name, key, `${start}`, this.closesAt(start + this.size), false);
-        return this.emits ? this.goOn(key, start, start + this.size, copyOf(value, this.name), false, context) : undefined;
-      });
+    const place = `${isoOf(start)}|${key}`;
+    const before = store[place];
+    return after(this.fold(before, item, context), (value) => {
+      store[place] = value;
+      if (before === undefined) setTimer(this.name, key, `${start}`, this.closesAt(start + this.size), false);
+      return this.emits ? this.goOn(key, start, start + this.size, copyOf(value, this.name), false, context) : undefined;
     });
   }
 
