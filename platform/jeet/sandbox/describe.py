@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
+
+_NAME = re.compile(r"[A-Za-z_$][A-Za-z0-9_$]{0,62}")
 
 
 @dataclass(frozen=True)
@@ -57,6 +60,11 @@ def emits_of(
     found = [Emit(name, declared=True) for name in declared]
     found.extend(Emit(name, declared=False) for name in dict.fromkeys(literal) if name not in declared)
     return found
+
+
+def is_operator(name: str) -> bool:
+    """Whether an operator can be called so: what names its state is the name of a collection."""
+    return _NAME.fullmatch(name) is not None
 
 
 def collections_of(node: Mapping[str, Any]) -> Sequence[str]:

@@ -23,7 +23,7 @@ import wasmtime
 from jeet.errors import DeployError, PluginError, RetryLater
 from jeet.sandbox import wasi
 from jeet.sandbox.call import GuestTrap, InstanceSpec, StateReader, TrapKind
-from jeet.sandbox.describe import Description, clash_of, emits_of
+from jeet.sandbox.describe import Description, clash_of, emits_of, is_operator
 from jeet.sandbox.engine import WASM_STACK_BYTES, Engine
 from jeet.sandbox.frames import OP_ANSWER
 from jeet.sandbox.gate import check_json
@@ -205,7 +205,7 @@ class Plugin:
         machine = self._start_driver(spec.limits.guest_memory_bytes)
         try:
             self._boot(machine, compiled, spec)
-            operators = json.loads(ask_driver(machine, self, BOOT_BUDGET, b"prepare")[0])
+            operators = _operators(ask_driver(machine, self, BOOT_BUDGET, b"prepare"))
         except DriverRefused as refused:
             machine.close()
             kind: TrapKind = "memory" if "out of memory" in refused.error else "abort"
@@ -214,8 +214,6 @@ class Plugin:
             machine.close()
             raise
         digest = hashlib.sha256(compiled.bytecode).hexdigest()
-        # Those that may set timers, as the driver says before any event has run.
-        operators = frozenset(name for name in operators if isinstance(name, str))
         return Instance(machine, self, spec, reader, lambda stack: place(stack, compiled.filename), digest, operators)
 
     def is_careful(self, digest: str) -> bool:
@@ -398,6 +396,17 @@ def _nothing_yet(machine: Machine) -> Callable[[int, bytes], bytes | None]:
         return None
 
     return on_frame
+
+
+def _operators(answer: list[bytes]) -> frozenset[str]:
+    """Those that may set timers, as the driver says before any event has run; hostile like all that it says."""
+    try:
+        names = json.loads(answer[0])
+        if isinstance(names, list) and all(isinstance(name, str) and is_operator(name) for name in names):
+            return frozenset(names)
+    except (ValueError, IndexError, RecursionError):
+        pass
+    raise GuestTrap("the module cannot run: its operators cannot be read", kind="abort", suspects=range(0))
 
 
 def _open_message(spec: InstanceSpec, compiled: Compiled) -> bytes:
