@@ -195,6 +195,17 @@ def test_time_stands_still_while_an_event_runs(instances: Open) -> None:
         assert rest == [now, now, True, True, 5, now, "string", 86_400_000, 7]
 
 
+def test_an_event_that_waits_for_the_clock_to_move_is_not_kept_waiting_for_ever(instances: Open) -> None:
+    source = """stream.map(e => {
+      const start = Date.now();
+      while (Date.now() < start + 3);
+      return Date.now() - start;
+    });"""
+    result = instances(source).run(batch_of([1, 2]))
+    assert not result.faults
+    assert all(waited >= 3 for waited in values(result.outputs[0].values))
+
+
 def test_a_function_that_is_not_deterministic_has_the_clock_and_draws_anew(instances: Open) -> None:
     source = """export const config = { deterministic: false };
     stream.map(e => { const end = Date.now() + 2; while (Date.now() < end); return Math.random(); });"""

@@ -7,14 +7,20 @@
 let deterministic = true; // config.deterministic: false gives the clock and other random numbers in each run
 let timeSerial = 0;
 let timeOfEvent = 0;
+let timeLooks = 0;
+const MAX_LOOKS = 1000; // who looks more often waits for the clock to move: for that one it runs on
 
 function now() {
   if (!deterministic || shared[SERIAL] === 0) return NativeDate.now();
   if (timeSerial !== shared[SERIAL]) {
     timeOfEvent = floor(shared[TIME]);
     timeSerial = shared[SERIAL];
+    timeLooks = 0;
   }
-  return timeOfEvent;
+  timeLooks += 1;
+  if (timeLooks <= MAX_LOOKS) return timeOfEvent;
+  const running = NativeDate.now();
+  return running > timeOfEvent ? running : timeOfEvent;
 }
 
 function replaceDate() {
