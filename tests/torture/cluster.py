@@ -6,6 +6,7 @@ import atexit
 import contextlib
 import functools
 import os
+import random
 import shutil
 import signal
 import subprocess
@@ -128,6 +129,13 @@ class Cluster:
 
     def workers(self) -> list[subprocess.Popen[bytes]]:
         return self.running("worker")
+
+    def replace_one(self, chance: random.Random) -> None:
+        """kill -9 of a worker, and another one in its place."""
+        worker = chance.choice(self.workers())
+        worker.kill()
+        worker.wait()
+        self.start("worker")
 
     def log_of(self, kind: str) -> str:
         return "".join(log.read_text(errors="replace") for name, _, log in self.processes if name == kind)

@@ -6,37 +6,34 @@ Small, all queries at once, in every run; a million events, one query after anot
 from __future__ import annotations
 
 import json
-import os
 import random
-import signal
+import subprocess
+import sys
+import time
 from collections.abc import Iterator
+from datetime import UTC, datetime
 
 import pytest
 from bench import nexmark
 from bench.nexmark import Workload, lines
 
-from .cluster import Cluster, wait_for
+from .cluster import JEET, Cluster, wait_for
+from .figures import Figures
 from .nexmark import oracle
 from .oracle import publish
+from .rows import settled
 
 PARTITIONS = 4
 SMALL, SMALL_SLICE = 6_000, 300
 FULL = 1_000_000
 HOUR_S = 3600
+GIVE_UP_S = 1800
 
 
 def settings(events: int, rate: float) -> Workload:
     """They begin in the third part of the day and, at this rate, end in the fourth (q14)."""
     starts_ms = nexmark.START_MS + int((20 * HOUR_S - events / rate / 2) * 1000)
     return Workload(events, seed=17, rate=rate, start_ms=starts_ms, disorder_ms=oracle.DISORDER_MS)
-
-
-def kill_one(cluster: Cluster, chance: random.Random) -> None:
-    """kill -9 of a worker, and another one in its place."""
-    worker = chance.choice(cluster.workers())
-    os.kill(worker.pid, signal.SIGKILL)
-    worker.wait()
-    cluster.start("worker")
 
 
 class Settled:
@@ -53,9 +50,7 @@ class Settled:
 
     def __call__(self, query: str) -> bool:
         before_s = (self._published_s if query == "q12" else self._event_s) - HOUR_S
-        statement = (oracle.FOLDER / "settled.sql").read_bytes()
-        row = self._cluster.db.execute(statement, {"function": query, "before_s": before_s}).fetchone()
-        return row is not None and bool(row[0])
+        return settled(self._cluster.db, query, before_s)
 
 
 def check(cluster: Cluster, query: str) -> None:
@@ -79,8 +74,8 @@ def small(module_database_url: str, rounds: int) -> Iterator[Cluster]:
         for start in slices:
             publish(cluster.db, oracle.STREAM, events[start : start + SMALL_SLICE])
             if start in fatal:
-                kill_one(cluster, chance)
-        oracle.publish_closing(cluster.db, events, PARTITIONS)
+                cluster.replace_one(chance)
+        oracle.publish_closing(cluster.db, events[-1]["dateTime"], PARTITIONS)
         oracle.load(cluster.db)
         yield cluster
 
@@ -88,6 +83,46 @@ def small(module_database_url: str, rounds: int) -> Iterator[Cluster]:
 @pytest.mark.drill
 @pytest.mark.parametrize("query", oracle.QUERIES)
 def test_with_a_worker_killed_a_query_equals_its_oracle_to_the_row(small: Cluster, query: str) -> None:
-    settled = Settled(small)
-    wait_for(lambda: settled(query), f"{query} has nothing more to do", 120)
+    done = Settled(small)
+    wait_for(lambda: done(query), f"{query} has nothing more to do", 120)
     check(small, query)
+
+
+@pytest.fixture(scope="module")
+def full(module_database_url: str) -> Iterator[Cluster]:
+    """A million events in the log, from the generator's command line, before any query reads them."""
+    made = settings(FULL, rate=200)
+    with Cluster(module_database_url, workers=3) as cluster:
+        cluster.jeet("create_stream", oracle.STREAM, f"--partitions={PARTITIONS}")
+        start = datetime.fromtimestamp(made.start_ms / 1000, UTC).isoformat()
+        generate = [sys.executable, nexmark.__file__, f"--events={FULL}", f"--seed={made.seed}", f"--rate={made.rate}"]
+        generate += [f"--start={start}", f"--disorder={made.disorder_ms}"]
+        with subprocess.Popen(generate, stdout=subprocess.PIPE) as generator:
+            command = [JEET, "publish", oracle.STREAM, "-"]
+            subprocess.run(command, stdin=generator.stdout, env=cluster.environment, check=True, capture_output=True)
+        assert generator.returncode == 0
+        last_ms = made.start_ms + int(FULL * 1000 / made.rate)
+        oracle.publish_closing(cluster.db, last_ms, PARTITIONS)
+        oracle.load(cluster.db)
+        assert cluster.value("select count(*) from bid") == FULL * 46 // 50 + PARTITIONS
+        yield cluster
+
+
+@pytest.mark.torture
+@pytest.mark.parametrize("query", oracle.QUERIES)
+def test_with_workers_killed_again_and_again_a_million_events_give_the_oracles_rows(
+    full: Cluster, query: str, seed: int, figures: Figures
+) -> None:
+    chance, done = random.Random(seed), Settled(full)
+    began, kills = time.monotonic(), 0
+    full.jeet("deploy", str(oracle.FUNCTIONS / f"{query}.js"))
+    while not done(query):
+        assert time.monotonic() < began + GIVE_UP_S, f"{query} is not done"
+        # When a fault strikes must not be the same each time; between faults there is time to get on.
+        time.sleep(chance.uniform(1, 15))
+        full.replace_one(chance)
+        kills += 1
+    took_s = time.monotonic() - began
+    check(full, query)
+    figures.add(f"nexmark {query}, kill -9", kills, events=FULL, note=f"{FULL / took_s:,.0f} events/s")
+    full.jeet("delete", query)

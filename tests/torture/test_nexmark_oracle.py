@@ -88,7 +88,7 @@ def published(db: psycopg.Connection, make_stream: MakeStream, workload: list[di
             (oracle.STREAM, json.dumps(event), number),
         )
     publish(db, oracle.STREAM, workload[100:])
-    oracle.publish_closing(db, workload, 4)
+    oracle.publish_closing(db, workload[-1]["dateTime"], 4)
     oracle.load(db)
     return db
 
@@ -135,7 +135,7 @@ def test_the_comparison_sees_a_row_that_is_lost_doubled_or_changed(
 
 @pytest.mark.parametrize("query", oracle.QUERIES)
 def test_the_queries_say_what_plain_loops_say(query: str, plugin: Plugin, workload: list[dict[str, Any]]) -> None:
-    events = [*workload, *oracle.closing(workload)]
+    events = [*workload, *oracle.closing(workload[-1]["dateTime"])]
     published = [100 * number for number in range(EVENTS)] + [3_600_000] * (len(events) - EVENTS)
     with LocalFunction.from_file(oracle.FUNCTIONS / f"{query}.js", plugin=plugin) as function:
         run = function.feed(events, times_ms=published)

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import itertools
 import json
-from collections.abc import Iterable
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -15,6 +14,7 @@ from zlib import crc32
 
 import psycopg
 from bench.nexmark import Workload, lines
+from tests.torture import rows
 
 FOLDER = Path(__file__).parent
 FUNCTIONS = FOLDER.parents[2] / "functions" / "nexmark"
@@ -24,20 +24,17 @@ DISORDER_MS = 4_000
 """less than the windows' delay"""
 QUIET_MS = 86_400_000
 """from the last event to those that close the windows"""
-LATEST = "distinct on (value ->> 'category')"
-"""of q4 only what it said last of each category"""
 
 
-def closing(events: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:
-    """A person, three auctions and a bid, all of one time long after the events: they close the windows before them."""
-    at = max(event["dateTime"] for event in events) + QUIET_MS
+def closing(last_ms: int) -> list[dict[str, Any]]:
+    """A person, three auctions and a bid, all of one time long after the last event: they close the windows before."""
     made = lines(Workload(5, seed=0, first=50 * 1_000_000))
-    return [{**json.loads(line), "dateTime": at} for line in made]
+    return [{**json.loads(line), "dateTime": last_ms + QUIET_MS} for line in made]
 
 
-def publish_closing(db: psycopg.Connection[Any], events: Iterable[dict[str, Any]], partitions: int) -> None:
+def publish_closing(db: psycopg.Connection[Any], last_ms: int, partitions: int) -> None:
     """The closing events into each partition. Their time of publishing is some hours ahead, for what goes by that."""
-    made = closing(events)
+    made = closing(last_ms)
     ahead = datetime.now(UTC).replace(minute=0, second=0, microsecond=0) + timedelta(hours=3)
     for partition in range(partitions):
         key = next(str(n) for n in itertools.count() if crc32(str(n).encode()) % partitions == partition)
@@ -52,25 +49,12 @@ def load(db: psycopg.Connection[Any]) -> None:
 
 def expected(db: psycopg.Connection[Any], query: str) -> list[Any]:
     """The oracle's rows, in no order."""
-    return [row[0] for row in db.execute(f"select to_jsonb(o) from ({_sql(query)}) o".encode()).fetchall()]
+    return rows.expected(db, _sql(query))
 
 
 def differences(db: psycopg.Connection[Any], query: str) -> list[tuple[str, Any, int]]:
-    """(missing or too many, the row, how often) of the query's outputs, as a multiset; empty: they are exact."""
-    rows = db.execute(
-        f"""
-        with expected as materialized (select to_jsonb(o) as value from ({_sql(query)}) o),
-             got as materialized (
-                select {LATEST if query == "q4" else ""} value::jsonb as value from jeet.stream_events
-                 where stream = 'nexmark_{query}' order by value ->> 'category', "offset" desc)
-        select what, value, count(*)
-          from (select 'missing' as what, value from (table expected except all table got) m
-                union all
-                select 'too many', value from (table got except all table expected) t) d
-         group by what, value order by what, value limit 20
-        """.encode()
-    ).fetchall()
-    return [(what, value, count) for what, value, count in rows]
+    """Of the query's outputs from the oracle's rows; of q4 only what it said last of each category counts."""
+    return rows.differences(db, _sql(query), f"nexmark_{query}", latest_of="category" if query == "q4" else None)
 
 
 def _sql(query: str) -> str:
