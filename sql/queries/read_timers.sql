@@ -3,14 +3,19 @@
 with wanted as (
     select w.n, w.task, timestamptz 'epoch' + w.clock_ms * interval '1 millisecond' as clock, w.most
       from unnest($1::int[], $2::float8[], $3::int[]) with ordinality w (task, clock_ms, most, n)
+), looked as materialized (
+    select w.n, w.task, w.clock, w.most,
+           (select min(t.at) from jeet_internal.timer t
+             where t.task_id = w.task and not t.wall and t.at > coalesce(w.clock, '-infinity')) as next_event,
+           (select min(t.at) from jeet_internal.timer t
+             where t.task_id = w.task and t.wall and t.at > statement_timestamp()) as next_wall
+      from wanted w
 )
 select w.n::int, d.operator, d.key, d.name, round(extract(epoch from d.at) * 1000)::float8 as at_ms, d.wall, d.attempts,
-       (select round(extract(epoch from min(t.at)) * 1000)::float8 from jeet_internal.timer t
-         where t.task_id = w.task and not t.wall and t.at > coalesce(w.clock, '-infinity')) as next_event_ms,
-       (select round(extract(epoch from min(t.at)) * 1000)::float8 from jeet_internal.timer t
-         where t.task_id = w.task and t.wall and t.at > statement_timestamp()) as next_wall_ms,
+       round(extract(epoch from w.next_event) * 1000)::float8 as next_event_ms,
+       round(extract(epoch from w.next_wall) * 1000)::float8 as next_wall_ms,
        (extract(epoch from clock_timestamp()) * 1000)::float8 as now_ms
-  from wanted w
+  from looked w
   left join lateral (
       select * from (
           (select t.operator, t.key, t.name, t.at, t.wall, t.attempts from jeet_internal.timer t
