@@ -20,6 +20,9 @@ declare
     v_counts     bigint[];   -- how many events, and what to add to an event's number to have its offset
     v_shifts     bigint[];
     v_before     bigint := 0;
+    v_group      bigint[];   -- of each event: its group, its partition and its time
+    v_place      int[];
+    v_times      text[];
     v_rows       bigint;
     v_now        timestamptz;
 begin
@@ -78,6 +81,44 @@ begin
             end if;
             return;
         end if;
+
+        -- Plain keys that go to several partitions, as those of events between stages do: each key's partition is worked out
+        -- once, and the rows are put in order once.
+        for g in 1 .. cardinality(p_streams) loop
+            v_rows := cardinality(string_to_array(v_plain[g], E'"\n"'));
+            if cardinality(string_to_array(p_values[g], E'\n')) <> v_rows
+               or p_times[g] <> '' and cardinality(string_to_array(p_times[g], E'\n')) <> v_rows then
+                raise exception 'append needs a value (and a time, if any) for each key' using errcode = 'array_subscript_error';
+            end if;
+            if p_times is not null then
+                v_times := v_times || case when p_times[g] = '' then array_fill(null::text, array[v_rows::int])
+                                           else string_to_array(p_times[g], E'\n') end;
+            end if;
+        end loop;
+        select array_agg(g.n), array_agg(jeet.partition_of(k.key, g.partitions))
+          into v_group, v_place
+          from unnest(v_plain, v_partitions) with ordinality g (keys, partitions, n)
+         cross join lateral (select unnest(string_to_array(g.keys, E'"\n"')) as key offset 0) k;
+        select array_agg(p_streams[n] order by n, place), array_agg(place order by n, place), array_agg(events order by n, place)
+          into v_streams, v_places, v_counts
+          from (select n, place, count(*) as events
+                  from (select unnest(v_group) as n, unnest(v_place) as place offset 0) e
+                 group by n, place) counted;
+        v_shifts := jeet_internal.take_offsets(v_streams, v_places, v_counts);
+        v_now := clock_timestamp();
+        for i in 1 .. cardinality(v_shifts) loop
+            v_shifts[i] := v_shifts[i] - v_before - 1;
+            v_before := v_before + v_counts[i];
+        end loop;
+        insert into jeet_internal.event (stream_id, partition, "offset", published_at, ts, key, value)
+        select p_streams[n], place, v_shifts[dense_rank() over (order by n, place)] + row_number() over (order by n, place, o), v_now,
+               c_epoch + time::float8 * c_ms, key, value::json
+          from (select unnest(v_group) as n, unnest(v_place) as place, generate_series(1, cardinality(v_place)) as o,
+                       unnest(string_to_array(array_to_string(v_plain, E'"\n"'), E'"\n"')) as key,
+                       unnest(string_to_array(array_to_string(p_values, E'\n'), E'\n')) as value,
+                       unnest(v_times) as time
+                offset 0) e;
+        return;
     end if;
 
     for g in 1 .. cardinality(p_streams) loop
