@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from random import Random
@@ -24,7 +24,7 @@ from jeet.task.program import Maker
 from jeet.task.running import RunningTask
 from jeet.task.state import TaskState
 from task.rows import Deployed
-from task.test_lane import Guest, Program, running_lane
+from task.test_lane import Guest, Program, running_lane, until
 
 PLAN = StagePlan(inputs=(StageInput("totals_in"),), outputs=(StageOutput("totals_out"),), timed=True)
 PASSES_ON = Cut(node=1, output=0, timed=True)
@@ -65,10 +65,30 @@ def timed_task(lane: Lane, lease: Lease, program: TimedProgram) -> RunningTask:
     )
 
 
+class CountedClocks(Clocks):
+    """Counts its looks, and tells of each."""
+
+    looks = 0
+    on_look: Callable[[], None] = staticmethod(lambda: None)
+
+    async def _look(self, tasks: Sequence[RunningTask]) -> bool:
+        changed = await super()._look(tasks)
+        self.looks += 1
+        self.on_look()
+        return changed
+
+    async def look_again(self, times: int = 2) -> None:
+        """Until it has looked so often from now on."""
+        for _ in range(times):
+            before = self.looks
+            self.stir()
+            await until(lambda before=before: self.looks > before)  # type: ignore[misc]
+
+
 @asynccontextmanager
-async def running_clocks(database_url: str) -> AsyncIterator[tuple[Lane, Clocks]]:
+async def running_clocks(database_url: str) -> AsyncIterator[tuple[Lane, CountedClocks]]:
     async with running_lane(database_url) as (lane, _):
-        clocks = Clocks(lane._settings, [lane], SYSTEM_CLOCK, Random(1))
+        clocks = CountedClocks(lane._settings, [lane], SYSTEM_CLOCK, Random(1))
         looking = asyncio.create_task(clocks.run())
         try:
             yield lane, clocks
