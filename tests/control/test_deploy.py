@@ -207,7 +207,10 @@ EMITTING_JS = "stream.map((event, context) => { context.emit('alerts', event); }
 def test_streams_that_code_names_are_created_and_those_of_others_must_be_declared(
     db: psycopg.Connection, deploy_source: Deploy
 ) -> None:
-    assert "alerts" in deploy_source(EMITTING_JS, source="events", name="mine").streams
+    first = deploy_source(EMITTING_JS, source="events", name="mine", key="userId")
+    assert "alerts" in first.streams
+    (note,) = first.notes
+    assert note.startswith('stream alerts is new, and only context.emit("alerts") names it')
     assert not deploy_source(EMITTING_JS, source="events", name="mine").new_version
     # What an earlier version of the same function wrote, a later one may write.
     assert deploy_source(EMITTING_JS + "//\n", source="events", name="mine").version == 2
@@ -219,6 +222,30 @@ def test_streams_that_code_names_are_created_and_those_of_others_must_be_declare
         row = cursor.execute("select spec from jeet_internal.function_version order by function_id limit 1").fetchone()
     assert row is not None
     assert row["spec"]["outputs"] == [{"stream": None, "key": None}, {"stream": "alerts", "key": None}]
+
+
+def test_what_a_deploy_changes_of_the_settings_before_is_told_with_the_way_back(deploy_source: Deploy) -> None:
+    given = config("{ state: { totals: { ttl: '7d', refresh: 'access' } }, input: { type: 'object' } }")
+    kept = {"source": "events", "key": "userId"}
+    flags = {"sink": "sums", "emits": "a,b", "on_error": "retry:2:5s", "hold_ttl": False, "cycle": True, **kept}
+    assert deploy_source(given, **flags).notes == ()
+    assert deploy_source(given + "// other code\n", **flags).notes == ()
+    assert deploy_source(source="events").notes == (
+        "sink was sums, is none now; give --sink=sums to keep it",
+        "on_error was retry:2:5s, is dead-letter now; give --on_error=retry:2:5s to keep it",
+        "cycle was true, is false now; give --cycle to keep it",
+        "hold_ttl was false, is true now; give --no_hold_ttl to keep it",
+        "it may write to a no more; give --emits=a to keep that",
+        "it may write to b no more; give --emits=b to keep that",
+        "state.totals.ttl was 7d, is none now; put it into config.state.totals to keep it",
+        "state.totals.refresh was access, is write now; put it into config.state.totals to keep it",
+        "input was a schema, is none now; put it into config.input to keep it",
+    )
+    # What somebody has just asked for needs no way back.
+    assert deploy_source(source="events", sink="other", on_error="halt").notes == (
+        "sink was none, is other now",
+        "on_error was dead-letter, is halt now",
+    )
 
 
 def test_another_source_is_another_function(deploy_source: Deploy) -> None:

@@ -145,7 +145,11 @@ def test_resume_lets_halted_tasks_try_again(db: psycopg.Connection) -> None:
     make_function(db, "f", 2)
     db.execute("update jeet_internal.task set status = 'halted', halt_reason = 'x' where partition = 1")
     db.execute("update jeet_internal.function set status = 'failed'")
-    assert lifecycle.resume(db, "f", wait_s=0).changed
+    resumed = lifecycle.resume(db, "f", wait_s=0)
+    assert resumed.changed
+    assert resumed.notes[0] == "f had halted in partition 1: x"
+    assert "halts again unless" in resumed.notes[1]
+    assert lifecycle.resume(db, "f", wait_s=0).notes == ()
     assert db.execute("select distinct status, halt_reason from jeet_internal.task").fetchall() == [("running", None)]
     assert db.execute("select status from jeet_internal.function").fetchone() == ("running",)
 

@@ -275,7 +275,10 @@ class Functions(Group):
         """Let a paused function go on, or one that halted try again; or call off a drain that was cut short."""
         from jeet.control import lifecycle
 
-        return _done(lifecycle.resume(self.db, name, wait_s=self.settings.deploy_wait_s), "runs version")
+        resumed = lifecycle.resume(self.db, name, wait_s=self.settings.deploy_wait_s)
+        for text in resumed.notes:
+            self.out.note(f"note: {text}")
+        return _done(resumed, "runs version")
 
     @command
     def delete(self, name: Annotated[str, "the function"]) -> Done:
@@ -312,7 +315,13 @@ def _graph(drain: bool, reset: bool) -> Graph:
 
 def _done(result: Changed, words: str) -> Done:
     message = f"{result.name} {words} {result.version}" + ("" if result.changed else " (already)")
-    facts = {"name": result.name, "status": result.status, "version": result.version, "changed": result.changed}
+    facts = {
+        "name": result.name,
+        "status": result.status,
+        "version": result.version,
+        "changed": result.changed,
+        "notes": result.notes,
+    }
     if result.progress is None:
         return Done(message, facts)
     if result.status == "running":

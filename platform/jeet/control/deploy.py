@@ -21,6 +21,7 @@ import psycopg
 from jeet.control import stages
 from jeet.control.change import fence
 from jeet.control.code import Code
+from jeet.control.differences import differences
 from jeet.control.graph import ENTRIES, StreamFacts, fault
 from jeet.control.planner import Plan, PlanSettings, plan
 from jeet.control.registry import Progress, one, rows, wait_until_running
@@ -105,6 +106,12 @@ class _Deploy:
         self._check_literal_emits(function)
         sink = self._output(spec.sink, source) if spec.sink is not None else None
         outputs = [sink, *(self._output(name, source) for name in spec.outputs)]
+        for name in self._created:
+            if name in spec.literal_emits:
+                self._notes.append(
+                    f"stream {name} is new, and only context.emit({json.dumps(name)}) names it: check its spelling, or"
+                    " declare it in config.emits"
+                )
         self._check_cycle(function, made, [output for output in outputs if output is not None])
         settings = self._settings(source, outputs, made)
         digest = self._digest(settings)
@@ -309,6 +316,7 @@ class _Deploy:
         comparison = None
         if existing:
             comparison = settle(db, function, spec.name, existing, chosen, self._graph, self._code.filename)
+            self._notes += differences(existing["spec"], settings)
         db.execute(
             query("registry_add_version"),
             {

@@ -7,7 +7,7 @@ stay.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 
 import psycopg
@@ -31,6 +31,7 @@ class Changed:
     version: int
     changed: bool
     progress: Progress | None = None
+    notes: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -61,12 +62,35 @@ def resume(db: psycopg.Connection, name: str, *, wait_s: float = 5.0) -> Changed
         row = find(db, name)
         function = FunctionId(row["id"])
         changed = row["status"] != "running" or row["draining"]
+        halted = {
+            (each["stage"], each["partition"]): each["halt_reason"]
+            for each in rows(db, "registry_show_tasks", {"function": function})
+            if each["status"] == "halted"
+        }
         if changed:
             fence(db, function)
             db.execute(query("registry_set_status"), {"function": function, "status": "running"})
             db.execute("select jeet_internal.end_drain(%s)", (function,))
     progress = wait_until_running(db, function, wait_s)
-    return Changed(name, "running", row["version"], changed=changed, progress=progress)
+    return Changed(name, "running", row["version"], changed=changed, progress=progress, notes=_again(name, halted))
+
+
+def _again(name: str, halted: Mapping[tuple[int, int], str | None]) -> tuple[str, ...]:
+    """What is to be expected of tasks that halted and now try the same once more."""
+    if not halted:
+        return ()
+    reasons: dict[str, list[str]] = {}
+    for (stage, partition), reason in halted.items():
+        where = f"stage {stage} partition {partition}" if stage else f"partition {partition}"
+        reasons.setdefault(reason or "a reason that was not recorded", []).append(where)
+    notes = [f"{name} had halted in {', '.join(places)}: {reason}" for reason, places in list(reasons.items())[:3]]
+    if len(reasons) > len(notes):
+        notes.append(f"and for {len(reasons) - len(notes)} more reasons")
+    notes.append(
+        "it begins again with the same event and halts again unless the cause is gone: deploy a version that deals with"
+        " such an event, or one with another onError (--on_error=dead-letter sets it aside)"
+    )
+    return tuple(notes)
 
 
 def rollback(
