@@ -37,7 +37,7 @@ def commands() -> str:
         "`--json` prints JSON: a list as an array of objects, one thing as an object, many as one object a line.",
         "Arguments stay the text that was typed: a stream may be called `1e5` or `None`. What follows `--` is never",
         "taken for a flag. Results go to stdout, all else to stderr. Exit codes: 0; 1 for an error, which is one line",
-        "on stderr; 130 after Ctrl-C.",
+        "on stderr; 130 after Ctrl-C; 141 when nobody reads stdout any more (`| head`).",
         "",
     ]
     return "\n".join(parts)

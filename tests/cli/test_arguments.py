@@ -42,6 +42,11 @@ class Probe(Group):
         RAN.append({"ids": ids, "force": force})
 
     @command
+    def feed(self, *, lines: Annotated[str, "events to take"]) -> None:
+        """Take what must be given by a flag."""
+        RAN.append({"lines": lines})
+
+    @command
     def words(self, *words: Annotated[str, "words"]) -> None:
         """Take all words."""
         RAN.append({"words": words})
@@ -120,6 +125,10 @@ def test_words_after_two_dashes_may_look_like_flags_to_a_command_that_takes_many
     assert jeet("words", "--", "-c", "--x=1", "None")[1] == {"words": ("-c", "--x=1", "None")}
 
 
+def test_flags_that_are_not_its_own_are_handed_on_by_a_command_that_takes_many_words() -> None:
+    assert jeet("words", "-c", "select 1", "--x=1", "--json")[1] == {"words": ("-c", "select 1", "--x=1", "--json")}
+
+
 def test_json_prints_the_facts_as_one_object(capfdbinary: pytest.CaptureFixture[bytes]) -> None:
     assert jeet("probe", "x", "--json")[0] == 0
     assert capfdbinary.readouterr().out.startswith(b'{"name": "x", ')
@@ -130,6 +139,7 @@ def test_json_prints_the_facts_as_one_object(capfdbinary: pytest.CaptureFixture[
     [
         (["prob"], "did you mean probe?"),
         (["probe"], "needs NAME: a name"),
+        (["feed"], "jeet feed needs --lines=LINES: events to take"),
         (["probe", "x", "--txt=1"], "did you mean --text?"),
         (["probe", "x", "y", "z"], "no further argument 'z'"),
         (["probe", "x", "--count=1e5"], "--count must be a whole number"),

@@ -148,6 +148,55 @@ def test_following_prints_what_comes_until_its_limit_or_ctrl_c(
     assert endless.wait(30) == 130
 
 
+def test_ctrl_c_while_waiting_for_input_ends_at_once_and_keeps_what_is_in(
+    environment: dict[str, str], db: psycopg.Connection, make_stream: MakeStream, tmp_path: Path
+) -> None:
+    make_stream("orders", 1)
+    os.mkfifo(pipe := tmp_path / "pipe")
+    for number, file in enumerate(["-", str(pipe)], 1):
+        publisher = subprocess.Popen(
+            [sys.executable, "-m", "jeet.cli", "publish", "orders", file],
+            env=environment,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
+        )
+        assert publisher.stdin is not None
+        with publisher.stdin if file == "-" else pipe.open("wb") as lines:
+            lines.write(b'{"n":1}\n')
+            lines.flush()
+            deadline = time.monotonic() + 60
+            while db.execute("select head from jeet.streams").fetchone() != (number,):
+                assert time.monotonic() < deadline
+                time.sleep(0.01)
+            publisher.send_signal(signal.SIGINT)
+            # The input is still open: only the signal can end it.
+            assert publisher.wait(30) == 130
+        assert publisher.stderr is not None
+        told = publisher.stderr.read().decode()
+        assert told == "stopped: lines up to 1 are in; those just being sent may be\n"
+
+
+@pytest.mark.parametrize("words", ["streams", "streams --json", "tail orders", "--help"])
+def test_a_full_disk_below_standard_output_is_one_line(
+    words: str, environment: dict[str, str], db: psycopg.Connection, make_stream: MakeStream
+) -> None:
+    make_stream("orders", 1)
+    db.execute("select jeet.publish('orders', '{}')")
+    command = f"{sys.executable} -m jeet.cli {words}"
+    full = subprocess.run(f"{command} >/dev/full", shell=True, env=environment, capture_output=True, check=False)
+    said = "jeet: cannot write the results to standard output: No space left on device\n"
+    assert (full.returncode, full.stderr.decode()) == (1, said)
+    closed = subprocess.run(f"{command} >&-", shell=True, env=environment, capture_output=True, check=False)
+    assert (closed.returncode, closed.stderr) == (0, b"")
+
+
+def test_psql_takes_its_own_flags(jeet: Run) -> None:
+    assert jeet("psql", "-At", "-c", "select 1 + 1").stdout == "2\n"
+    assert jeet("psql", "--", "-At", "-c", "select 1 + 2").stdout == "3\n"
+
+
 def test_a_slow_pipe_is_published_as_it_comes(
     environment: dict[str, str], db: psycopg.Connection, make_stream: MakeStream
 ) -> None:

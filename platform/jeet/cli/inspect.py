@@ -124,7 +124,7 @@ class Inspect(Group):
             )
 
     @command
-    def psql(self, *arguments: Annotated[str, "for psql, after --: jeet psql -- -c 'table jeet.lag'"]) -> None:
+    def psql(self, *arguments: Annotated[str, "for psql: jeet psql -c 'table jeet.lag'"]) -> None:
         """Open psql on the database, to read the views of schema jeet."""
         from jeet import embedded
 

@@ -21,7 +21,7 @@ from typing import Any
 
 from jeet.cli.command import LITERAL, Call, Parameter, is_command, parameters
 from jeet.cli.group import Group
-from jeet.cli.output import Output, visible
+from jeet.cli.output import Output, Unwritable, discard_stdout, visible
 from jeet.errors import JeetError, UsageError
 
 GROUPS = (
@@ -39,12 +39,17 @@ Command = Callable[..., Any]
 
 def main() -> None:
     """The entry point of the `jeet` command."""
+    if sys.stdout is None:  # whoever started us closed it
+        sys.stdout = open(os.devnull, "w")  # noqa: SIM115 - for as long as the process lives
     code = run(sys.argv[1:])
     # Flushing here, not at exit, turns a reader that has gone into an exit code instead of a complaint.
     try:
         sys.stdout.flush()
     except BrokenPipeError:
         code = _reader_gone()
+    except OSError as error:
+        discard_stdout()
+        code = _fail(str(Unwritable(error)))
     sys.exit(code)
 
 
@@ -65,18 +70,18 @@ def run(argv: Sequence[str]) -> int:
 def _run(argv: list[str]) -> int:
     from jeet.cli import help as help_pages
 
+    out = Output()
     if not argv or argv[0] in ("--help", "-h", "help"):
-        print(help_pages.overview(headed_groups()) if len(argv) < 2 else _page(argv[1:]))
+        out.text(help_pages.overview(headed_groups()) if len(argv) < 2 else _page(argv[1:]))
         return 0
     if argv[0] in ("--version", "-V", "version"):
         from importlib.metadata import version
 
-        print(f"jeet {version('jeet')}")
+        out.text(f"jeet {version('jeet')}")
         return 0
     if _asks_for_help(argv):
-        print(_page([word for word in argv if not word.startswith("-")]))
+        out.text(_page([word for word in argv if not word.startswith("-")]))
         return 0
-    out = Output()
     path, target, words = _find(argv, out)
     call = _consume(path, target, words)
     out.json = call.json
@@ -132,6 +137,8 @@ def _name_arguments(name: str, spec: tuple[Parameter, ...], words: list[str]) ->
     """
     flags = {parameter.typed: parameter for parameter in spec if parameter.flag}
     places = [parameter for parameter in spec if not parameter.flag]
+    # A command that takes any words for another program takes that one's flags, too, and all that follows them.
+    hands_on = any(parameter.many and parameter.kind is str for parameter in places)
     values: dict[str, str] = {}
     rest: list[str] = []
     queue = list(words)
@@ -157,6 +164,9 @@ def _name_arguments(name: str, spec: tuple[Parameter, ...], words: list[str]) ->
         )
         if parameter is None and negated is not None and negated.kind is bool and not equals:
             give(negated, "false")
+        elif parameter is None and hands_on:
+            rest += [word, *queue]
+            break
         elif parameter is None or len(typed) - len(typed.lstrip("-")) != 2:
             raise UsageError(f"jeet {name} has no flag {typed}{_nearest(dashed, flags)}; see jeet {name} --help")
         elif parameter.kind is bool:
@@ -175,6 +185,9 @@ def _name_arguments(name: str, spec: tuple[Parameter, ...], words: list[str]) ->
             values[parameter.name] = rest.pop(0)
         elif parameter.name not in values and parameter.required:
             raise UsageError(f"jeet {name} needs {parameter.typed}: {parameter.help or 'see jeet ' + name + ' --help'}")
+    for parameter in flags.values():
+        if parameter.required and parameter.name not in values:
+            raise UsageError(f"jeet {name} needs {parameter.typed}={parameter.name.upper()}: {parameter.help}")
     if rest:
         raise UsageError(f"jeet {name} takes no further argument {visible(rest[0])!r}; see jeet {name} --help")
     return [*(f"--{argument}={text}" for argument, text in values.items()), *(LITERAL + text for text in many)]
@@ -254,5 +267,5 @@ def _fail(text: str) -> int:
 
 def _reader_gone() -> int:
     """Nobody reads stdout any more (`jeet tail … | head`): stop quietly, with the code of SIGPIPE."""
-    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    discard_stdout()
     return 141

@@ -7,7 +7,9 @@ JSON: a Table is an array of objects, a Record or Done an object, an item one ob
 
 from __future__ import annotations
 
+import io
 import json
+import os
 import re
 import sys
 from collections.abc import Iterable, Mapping, Sequence
@@ -15,6 +17,8 @@ from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from decimal import Decimal
 from typing import TYPE_CHECKING, Any
+
+from jeet.errors import JeetError
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -45,6 +49,13 @@ class Done:
 
 
 Result = Table | Record | Done | None
+
+
+class Unwritable(JeetError):
+    """Standard output takes no more: the disk is full, say. What the command did before stays done."""
+
+    def __init__(self, cause: OSError) -> None:
+        super().__init__(f"cannot write the results to standard output: {cause.strerror or cause}")
 
 
 @dataclass
@@ -84,14 +95,27 @@ class Output:
 
     def _line(self, text: str) -> None:
         # A lone surrogate cannot be written as UTF-8: show it escaped.
-        sys.stdout.buffer.write(text.encode("utf-8", "backslashreplace") + b"\n")
-        sys.stdout.flush()
+        try:
+            sys.stdout.buffer.write(text.encode("utf-8", "backslashreplace") + b"\n")
+            sys.stdout.flush()
+        except BrokenPipeError:
+            raise
+        except OSError as error:
+            discard_stdout()
+            raise Unwritable(error) from error
 
     def _console(self) -> Console:
         from rich.console import Console
 
-        # Piped output is never wrapped or cut; a terminal folds.
-        return Console(width=None if self.is_terminal else 100_000, highlight=False, emoji=False, markup=False)
+        # Piped output is never wrapped or cut; a terminal folds. What is drawn here is written by `_line` alone.
+        return Console(
+            file=io.StringIO(),
+            force_terminal=self.is_terminal,
+            width=None if self.is_terminal else 100_000,
+            highlight=False,
+            emoji=False,
+            markup=False,
+        )
 
     def _table(self, table: Table) -> None:
         from rich.table import Table as RichTable
@@ -126,6 +150,13 @@ class Output:
             console.print(grid)
         for line in captured.get().splitlines():
             self._line(line.rstrip() if not self.is_terminal else line)
+
+
+def discard_stdout() -> None:
+    """Send what is still to be written nowhere, so that Python does not try again, and complain, when it ends."""
+    nowhere = os.open(os.devnull, os.O_WRONLY)
+    os.dup2(nowhere, sys.stdout.fileno())
+    os.close(nowhere)
 
 
 _CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029\u202a-\u202e\u2066-\u2069\ud800-\udfff]")

@@ -8,9 +8,7 @@ import os
 import stat
 import sys
 from collections.abc import Callable, Iterator
-from io import BufferedReader
 from pathlib import Path
-from typing import cast
 
 from jeet.cli.output import Done, Output
 from jeet.errors import Refused, UsageError
@@ -35,7 +33,7 @@ def publish(
         elif shown == SHOWN_REFUSALS + 1:
             out.note("… further refused lines are only counted")
 
-    async def run(lines: BufferedReader, progress: Callable[[Published], None]) -> Published:
+    async def run(lines: Input, progress: Callable[[Published], None]) -> Published:
         def reached(published: Published) -> None:
             nonlocal latest
             latest = published
@@ -70,22 +68,44 @@ def _report(out: Output, stream: str, published: Published) -> None:
         raise UsageError(f"{lines} refused; all others are in {stream}")
 
 
+class Input:
+    """A file or pipe without a buffer.
+
+    A thread that waits in a buffered read holds the buffer's lock, and neither closing it nor ending Python gets past.
+    """
+
+    def __init__(self, name: str, number: int) -> None:
+        self._name = name
+        self._number = number
+
+    def fileno(self) -> int:
+        return self._number
+
+    def read1(self, size: int, /) -> bytes:
+        try:
+            return os.read(self._number, size)
+        except OSError as error:
+            raise UsageError(f"cannot read {self._name}: {error.strerror or error}") from error
+
+
 @contextlib.contextmanager
-def source(file: str) -> Iterator[BufferedReader]:
+def source(file: str) -> Iterator[Input]:
     """A file to read, or stdin for `-`."""
     if file == "-":
-        yield cast(BufferedReader, sys.stdin.buffer)
+        if sys.stdin is None:
+            raise UsageError("there is no standard input to read; name a file")
+        yield Input("standard input", sys.stdin.fileno())
         return
     try:
-        opened = Path(file).expanduser().open("rb")
+        opened = Path(file).expanduser().open("rb", buffering=0)
     except OSError as error:
         raise UsageError(f"cannot read {file}: {error.strerror or error}") from error
     with opened:
-        yield opened
+        yield Input(file, opened.fileno())
 
 
 @contextlib.contextmanager
-def _progress(source: BufferedReader) -> Iterator[Callable[[Published], None]]:
+def _progress(source: Input) -> Iterator[Callable[[Published], None]]:
     """A bar on stderr, by bytes if the size is known; nothing unless stderr is a terminal."""
     if not sys.stderr.isatty():
         yield lambda published: None
@@ -100,7 +120,7 @@ def _progress(source: BufferedReader) -> Iterator[Callable[[Published], None]]:
         yield lambda published: bars.update(bar, completed=published.size, events=f"{published.written:,}")
 
 
-def _size(source: BufferedReader) -> int | None:
+def _size(source: Input) -> int | None:
     try:
         about = os.fstat(source.fileno())
     except OSError:
