@@ -16,12 +16,13 @@ import pytest
 
 from .figures import Figures
 from .oracle import MIXED_JS
-from .storm import Storm
+from .storm import FUNCTION, Storm
 
 pytestmark = pytest.mark.soak
 
 MINUTES = float(os.environ.get("JEET_SOAK_MIN", "30"))
 SAMPLE_S = 10.0
+WORKERS = 3
 # The log itself grows with what is published; everything else must not.
 TABLES = """
 select relname, pg_total_relation_size(c.oid) from pg_class c join pg_namespace n on n.oid = c.relnamespace
@@ -35,14 +36,16 @@ MOST = {"MB": 40.0, "descriptors": 10.0, "connections": 5.0, "table MB": 10.0}
 def test_nothing_grows_with_time(database_url: str, seed: int, figures: Figures) -> None:
     samples: dict[tuple[str, str], list[tuple[float, float]]] = defaultdict(list)
     faults = 0
-    with Storm(database_url, seed, workers=3, rate=300) as storm:
+    with Storm(database_url, seed, workers=WORKERS, rate=300) as storm:
         cluster = storm.cluster
         kept = {"worker": cluster.workers()[0], "coordinator": cluster.running("coordinator")[0]}
         began = sampled = time.monotonic()
         while (now := time.monotonic()) - began < MINUTES * 60:
             if now - sampled >= SAMPLE_S:
-                sampled = now
-                hours = (now - began) / 3600
+                # A worker that is just starting has fewer connections: all must be there to be compared.
+                cluster.wait_balanced(FUNCTION, WORKERS)
+                sampled = time.monotonic()
+                hours = (sampled - began) / 3600
                 for name, process in kept.items():
                     about = psutil.Process(process.pid)
                     samples[name, "MB"].append((hours, about.memory_info().rss / 2**20))
