@@ -219,7 +219,9 @@ create table jeet_internal.timer (
     attempts int not null default 0,                     -- times that its owner died while it ran
     primary key (task_id, operator, key, name)
 ) with (fillfactor = 80, autovacuum_vacuum_scale_factor = 0.05);
-create index timer_due on jeet_internal.timer (task_id, wall, at);
+-- In two, so that a timer is never looked up by its task in them: which one to use is not left to what the planner believes.
+create index timer_event on jeet_internal.timer (task_id, at) where not wall;
+create index timer_wall on jeet_internal.timer (task_id, at) where wall;
 create index timer_begun on jeet_internal.timer (task_id) where begun;
 
 -- ----------------------------------------------------------------------------

@@ -31,6 +31,7 @@ declare
     v_now  timestamptz := clock_timestamp();
     v_lost int[] := '{}';
     v_rows bigint;
+    v_one  bigint;
 begin
     -- The fence: its row locks make a takeover wait for this commit, or this commit for the takeover.
     for i in 1 .. cardinality(p_tasks) loop
@@ -69,53 +70,53 @@ begin
             raise exception '% state entries arrived where % were announced', v_rows, p_put_rows using errcode = '22023';
         end if;
     end if;
-    if cardinality(p_touch_tasks) > 0 then
-        update jeet_internal.state s set expires_at = to_timestamp(g.expiry / 1000)
-          from unnest(p_touch_tasks, p_touch_collections, p_touch_expiries, p_touch_keys) g (task, collection, expiry, keys)
+    -- A statement for each collection, as its keys alone tell the rows: a join may be planned, when the table was nearly empty
+    -- as it was looked at last, as a comparison of each key with the whole collection.
+    v_rows := 0;
+    for i in 1 .. cardinality(p_touch_tasks) loop
+        update jeet_internal.state s set expires_at = to_timestamp(p_touch_expiries[i] / 1000)
+         where s.task_id = p_touch_tasks[i] and s.collection_id = p_touch_collections[i]
+           and s.key = any (jeet_internal.strings_of(p_touch_keys[i]));
+        get diagnostics v_one = row_count;
+        v_rows := v_rows + v_one;
+    end loop;
+    if cardinality(p_touch_tasks) > 0 and v_rows <> (select sum(cardinality(string_to_array(keys, E'\n'))) from unnest(p_touch_keys) keys) then
+        -- An entry was swept between its event and this commit: the events run again and find it gone.
+        select array_agg(distinct g.task) into v_lost
+          from unnest(p_touch_tasks, p_touch_collections, p_touch_keys) g (task, collection, keys)
          cross join lateral unnest(jeet_internal.strings_of(g.keys)) e (key)
-         where s.task_id = g.task and s.collection_id = g.collection and s.key = e.key;
-        get diagnostics v_rows = row_count;
-        if v_rows <> (select sum(cardinality(string_to_array(keys, E'\n'))) from unnest(p_touch_keys) keys) then
-            -- An entry was swept between its event and this commit: the events run again and find it gone.
-            select array_agg(distinct g.task) into v_lost
-              from unnest(p_touch_tasks, p_touch_collections, p_touch_keys) g (task, collection, keys)
-             cross join lateral unnest(jeet_internal.strings_of(g.keys)) e (key)
-             where not exists (select from jeet_internal.state s
-                                where s.task_id = g.task and s.collection_id = g.collection and s.key = e.key);
-            if v_lost is null then
-                raise exception 'a state entry is to be refreshed twice' using errcode = '22023';
-            end if;
-            raise exception 'a state entry to refresh is not there'
-                using errcode = 'JT002', detail = array_to_string(v_lost, ','), schema = 'jeet_internal', table = 'state';
+         where not exists (select from jeet_internal.state s
+                            where s.task_id = g.task and s.collection_id = g.collection and s.key = e.key);
+        if v_lost is null then
+            raise exception 'a state entry is to be refreshed twice' using errcode = '22023';
         end if;
+        raise exception 'a state entry to refresh is not there'
+            using errcode = 'JT002', detail = array_to_string(v_lost, ','), schema = 'jeet_internal', table = 'state';
     end if;
-    if cardinality(p_delete_tasks) > 0 then
+    for i in 1 .. cardinality(p_delete_tasks) loop
         delete from jeet_internal.state s
-         using unnest(p_delete_tasks, p_delete_collections, p_delete_keys) g (task, collection, keys)
-         cross join lateral unnest(jeet_internal.strings_of(g.keys)) e (key)
-         where s.task_id = g.task and s.collection_id = g.collection and s.key = e.key;
-    end if;
+         where s.task_id = p_delete_tasks[i] and s.collection_id = p_delete_collections[i]
+           and s.key = any (jeet_internal.strings_of(p_delete_keys[i]));
+    end loop;
 
-    -- Fired timers go first: one that set itself again is there anew.
-    if cardinality(p_fired_tasks) > 0 then
-        with gone as (
-            delete from jeet_internal.timer d
-             using unnest(p_fired_tasks, p_fired_operators, p_fired_keys, p_fired_names) f (task, operator, key, name)
-             where d.task_id = f.task and d.operator = f.operator and d.key = f.key and d.name = f.name
-            returning d.task_id
-        )
-        select array_agg(task) into v_lost
-          from (select task, count(*) from unnest(p_fired_tasks) task group by task
-                except
-                select task_id, count(*) from gone group by task_id) missing (task, timers);
-        if v_lost is not null then
-            raise exception 'a timer that fired is not there' using errcode = 'JT002', detail = array_to_string(v_lost, ',');
+    -- Fired timers go first: one that set itself again is there anew. One at a time, for the same reason.
+    for i in 1 .. coalesce(cardinality(p_fired_tasks), 0) loop
+        delete from jeet_internal.timer
+         where task_id = p_fired_tasks[i] and operator = p_fired_operators[i] and key = p_fired_keys[i] and name = p_fired_names[i];
+        if not found then
+            v_lost := v_lost || p_fired_tasks[i];
         end if;
+    end loop;
+    if v_lost <> '{}' then
+        raise exception 'a timer that fired is not there' using errcode = 'JT002', detail = array_to_string(v_lost, ',');
     end if;
     if cardinality(p_timer_tasks) > 0 then
-        delete from jeet_internal.timer d
-         using unnest(p_timer_tasks, p_timer_operators, p_timer_keys, p_timer_names, p_timer_ats) c (task, operator, key, name, at)
-         where c.at is null and d.task_id = c.task and d.operator = c.operator and d.key = c.key and d.name = c.name;
+        for i in 1 .. cardinality(p_timer_tasks) loop
+            if p_timer_ats[i] is null then
+                delete from jeet_internal.timer
+                 where task_id = p_timer_tasks[i] and operator = p_timer_operators[i] and key = p_timer_keys[i] and name = p_timer_names[i];
+            end if;
+        end loop;
         insert into jeet_internal.timer (task_id, operator, key, name, at, wall)
         select s.task, s.operator, s.key, s.name, c_epoch + s.at * c_ms, s.wall
           from unnest(p_timer_tasks, p_timer_operators, p_timer_keys, p_timer_names, p_timer_ats, p_timer_walls) s (task, operator, key, name, at, wall)

@@ -41,7 +41,8 @@ select t.function, t.stage, t.partition, t.watermark,
                    where s.id = t.id and not s.rests and (s.clock is null or s.watermark >= s.clock)
                    order by s.watermark nulls first, s.name limit 1) end as held_by,
        t.watermark_at as since, t.late,
-       (select min(d.at) from jeet_internal.timer d where d.task_id = t.id) as next_timer
+       least((select min(d.at) from jeet_internal.timer d where d.task_id = t.id and not d.wall),
+             (select min(d.at) from jeet_internal.timer d where d.task_id = t.id and d.wall)) as next_timer
   from timed t;
 
 comment on view jeet.watermarks is 'How far event time has come in each task of a function with windows, timers or joins of streams';

@@ -15,9 +15,10 @@ import pytest_asyncio
 from jeet.db.connect import connect
 from jeet.ids import Offset
 from jeet.limits import DEFAULTS
+from jeet.sandbox.call import TimerSet
 from jeet.sandbox.gate import cut_text
 from jeet.task.commit import DataRefused, LeaseLost, StateSwept, commit
-from jeet.task.effects import DeadLetter, Deletes, Effects, LoggedLine, Output, Puts, Touches
+from jeet.task.effects import DeadLetter, Deletes, Effects, LoggedLine, Output, Puts, Timer, Touches
 from task.rows import Deployed, checkpoints, deploy_by_hand
 
 if TYPE_CHECKING:
@@ -300,3 +301,30 @@ async def test_every_statement_of_the_commit_goes_by_index(
         assert f"Seq Scan on {table}" not in text, text
     for index in ("task_pkey", "checkpoint_pkey", "state_pkey", "suspect_pkey"):
         assert index in text, text
+
+
+async def test_a_commit_looks_up_the_entries_and_timers_that_it_changes_and_no_others(
+    db: psycopg.Connection, writer: Connection, deployed: Deployed
+) -> None:
+    """Whatever was known of the tables when they were looked at last: windows fill and empty them all the time."""
+    db.execute("analyze jeet_internal.state, jeet_internal.timer")
+    names = [f"k{n:04}" for n in range(3000)]
+    keys, values = "\n".join(json.dumps(name) for name in names), "\n".join("1" for _ in names)
+    timers = [TimerSet("window", name, "0", 1000.0) for name in names]
+    soon = Puts(0, 4e12, len(names), keys, values)
+    await commit(writer, [effects(deployed, puts=[soon], timers=timers)])
+    some = 200
+    keys = "\n".join(json.dumps(name) for name in names[:some])
+    fired = [Timer("window", name, "0", 1000.0, False) for name in names[:some]]
+    cancelled = [TimerSet("window", name, "0", None) for name in names[-some:]]
+    for start, change in enumerate((Touches(0, 5e12, keys), Deletes(0, keys))):
+        kind = {"touches": [change]} if isinstance(change, Touches) else {"deletes": [change]}
+        more = {"fired": fired} if start == 0 else {"timers": cancelled}
+        async with writer.transaction():
+            await commit(writer, [effects(deployed, 0, 2 + start, 3 + start, **kind, **more)])
+            read = await writer.fetch(
+                "select relname, idx_tup_fetch + seq_tup_read from pg_stat_xact_user_tables"
+                " where schemaname = 'jeet_internal' and relname in ('state', 'timer')"
+            )
+        assert all(rows <= 2 * some for _, rows in read), read
+        assert len(read) == 2
