@@ -228,3 +228,56 @@ def test_a_slow_function_does_not_keep_its_neighbours_waiting_for_ever(database_
         cluster.drain("totals", within_s=30)
         assert cluster.value("select sum(lag) from jeet.lag where function = 'slow'") > 0
         check_exact(cluster.db, generator)
+
+
+TREE = {
+    "type": "object",
+    "required": ["id", "tags"],
+    "properties": {"tags": {"type": "array", "items": {"type": "string"}}, "tree": {"$ref": "#/$defs/tree"}},
+    "$defs": {
+        "tree": {
+            "anyOf": [
+                {
+                    "type": "object",
+                    "required": ["kid"],
+                    "properties": {"kid": {"$ref": "#/$defs/tree"}, "t": {"const": tag}},
+                }
+                for tag in ("a", "b")
+            ]
+        }
+    },
+}
+CHECKED_JS = "export const config = { source: 'checked', sink: 'fits', input: %s };\nstream.map(event => event.id);\n"
+
+
+def deep(levels: int) -> dict[str, object]:
+    return {"kid": deep(levels - 1)} if levels else {"t": "c"}
+
+
+def test_a_schema_that_takes_for_ever_costs_its_own_events_only(database_url: str) -> None:
+    generator = Generator(seed=17, keys=30)
+    with Cluster(database_url, workers=1) as cluster:
+        process = cluster.workers()[0].pid
+        cluster.deploy(TOTALS_JS, "totals", "--partitions=2")
+        cluster.deploy(CHECKED_JS % json.dumps(TREE), "checked", "--partitions=2")
+        publish(cluster.db, "events", generator.events(100))
+        numbers = list(range(100_000))
+        events = [{"id": 1, "tags": []}, {"id": 2, "tags": numbers}, {"id": 3, "tags": ["x"]}]
+        events += [{"id": n, "tags": [], "tree": deep(60)} for n in (4, 5)] + [{"id": 6, "tags": ["y"]}]
+        publish(cluster.db, "checked", events)
+        publish(cluster.db, "events", generator.events(100))
+        cluster.drain("totals")
+        cluster.drain("checked")
+        dead = cluster.sql("select (event::json ->> 'id')::int, error from jeet.dead_letters order by 1")
+        assert [row[0] for row in dead] == [2, 4, 5]
+        assert "$.tags[0]" in dead[0][1]
+        assert all("(event_cpu_ms)" in row[1] for row in dead[1:])
+        assert sorted(outputs(cluster, "fits")) == [1, 3, 6]
+        cluster.db.execute("delete from jeet_internal.dead_letter")
+        check_exact(cluster.db, generator)
+        assert [worker.pid for worker in cluster.workers()] == [process]
+        assert cluster.value("select count(*) from jeet.workers where status = 'lost'") == 0
+        checkers = [each for each in psutil.Process(process).children() if each.name() == "jeet-schema"]
+        os.kill(process, signal.SIGKILL)
+        _, alive = psutil.wait_procs(checkers, timeout=10)
+        assert (len(checkers), alive) == (1, [])

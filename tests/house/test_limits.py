@@ -85,6 +85,25 @@ def source_of(ways: Ways, size: int) -> str:
     return f"DeployError: {caught.value}"
 
 
+SLOW_TO_COMPILE = {"properties": {f"p{n}": {"pattern": f"^(\\p{{L}}{{200}}{n})+$"} for n in range(4000)}}
+
+
+def slow_schema(ways: Ways) -> str:
+    source = f"export const config = {{ input: {json.dumps(SLOW_TO_COMPILE)} }}; stream.map(event => 1)"
+    with pytest.raises(DeployError) as caught:
+        ways.plugin.describe(ways.plugin.compile(source, "f.js"))
+    return f"DeployError: {caught.value}"
+
+
+def schema_memory(ways: Ways) -> str:
+    schema = {"anyOf": [{"items": {"type": kind}} for kind in ("string", "object", "array", "null")]}
+    source = f"export const config = {{ input: {json.dumps(schema)} }}; stream.map(event => 1)"
+    patient = Limits(event_cpu_ms=60_000, event_wall_ms=120_000)
+    with LocalFunction(source, plugin=ways.plugin, limits=patient) as function:
+        (failure,) = function.feed([[7] * 500_000]).failures
+    return f"dead letter: {failure.error}"
+
+
 BEYOND: dict[str, Callable[[Ways, int], str]] = {
     "event_bytes": lambda ways, most: ways.publish(json.dumps("x" * most)),
     "depth": lambda ways, most: ways.publish("[" * (most + 1) + "]" * (most + 1)),
@@ -102,11 +121,13 @@ BEYOND: dict[str, Callable[[Ways, int], str]] = {
     "function_name_chars": lambda ways, most: ways.deploy(name="x" * (most + 1)),
     "collections": lambda ways, most: ways.deploy(state={f"c{n}": {} for n in range(most + 1)}),
     "collection_name_chars": lambda ways, most: ways.deploy(state={"x" * (most + 1): {}}),
+    "schema_compile_ms": lambda ways, _most: slow_schema(ways),
     "retries": lambda ways, most: ways.deploy(onError={"retry": most + 1}),
     "output_bytes": lambda ways, most: ways.run(f"return 'x'.repeat({most})"),
     "outputs_per_event": lambda ways, most: ways.run(
         f"for (let i = 0; i <= {most}; i++) context.emit('sink', i)".replace("event =>", "")
     ),
+    "schema_memory_bytes": lambda ways, _most: schema_memory(ways),
     "state_value_bytes": lambda ways, most: ways.run(f"state.s.k = ['x'.repeat({most})]"),
     "state_requests": lambda ways, most: ways.run(f"for (let i = 0; i <= {most} + 1000; i++) state.s['k' + i]"),
     "enumerated_keys": lambda ways, most: ways.run(

@@ -40,11 +40,12 @@ class Code:
 def read_code(path: Path, plugin: Plugin, flags: Flags) -> Code:
     """Compile a `.js` or `.wasm` in the sandbox, read what it declares, merge that with the flags; else DeployError."""
     try:
-        if path.stat().st_size > _MOST_BYTES:
-            raise DeployError(f"{path} has more than {_MOST_BYTES} bytes (file_bytes); that is no function")
-        data = path.read_bytes()
+        with path.open("rb") as file:  # a pipe or a device has no size to ask for, and perhaps no end
+            data = file.read(_MOST_BYTES + 1)
     except OSError as error:
         raise DeployError(f"{path} cannot be read: {error.strerror}") from error
+    if len(data) > _MOST_BYTES:
+        raise DeployError(f"{path} has more than {_MOST_BYTES} bytes (file_bytes); that is no function")
     if path.suffix == ".wasm" or data.startswith(b"\0asm"):
         source, compiled = None, plugin.from_wasm(data, path.name)
     else:

@@ -23,6 +23,7 @@ import wasmtime
 
 from jeet.errors import PluginError
 from jeet.sandbox import native
+from jeet.sandbox.schema_process import SchemaProcess
 
 if TYPE_CHECKING:
     from jeet.sandbox.plugin import Plugin
@@ -61,6 +62,8 @@ class Engine:
         self._modules: dict[str, wasmtime.Module] = {}
         self._lock = threading.Lock()
         self._plugins: dict[Path, Plugin] = {}
+        self.schemas = SchemaProcess()
+        """where events are checked against input schemas; runs once it is used"""
         self._plugin_lock = threading.Lock()
         self._running = 0
         self._wake = threading.Condition()
@@ -75,6 +78,7 @@ class Engine:
             self._closed = True
             self._wake.notify()
         self._ticker.join()
+        self.schemas.close()
 
     def load_plugin(self, path: Path | None = None) -> Plugin:
         """The plugin at this path, or the built-in one; loaded once."""

@@ -70,6 +70,7 @@ class Instance:
         place: Callable[[str], str],
         digest: str,
         operators: frozenset[str] = frozenset(),
+        schema: InputSchema | None = None,
     ) -> None:
         self._machine = machine
         self._caller = caller
@@ -78,7 +79,7 @@ class Instance:
         self._place = place
         self._digest = digest
         self._operators = operators
-        self._schema = InputSchema(spec.input_schema) if spec.input_schema is not None else None
+        self._schema = schema
         self._collections: dict[str, CollectionInfo] = {}
         self._collection_ids: frozenset[int] = frozenset()
         self._sequence = 0
@@ -123,7 +124,7 @@ class Instance:
         if batch.count == 0:
             return BatchResult(0, (), (), (), (), self._machine.memory_bytes(), self._sequence)
         if self._schema is not None and self._is_published(batch):
-            batch = replace(batch, condemned={**self._schema.condemn(batch), **batch.condemned})
+            batch = self._schema.condemn(batch)
         self._sequence += 1
         self._now_ms, self._fetched_at = batch.now_ms, batch.fetched_at
         self._result = None

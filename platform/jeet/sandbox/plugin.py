@@ -32,7 +32,7 @@ from jeet.sandbox.limits import Limits
 from jeet.sandbox.machine import BOOT_BUDGET, MODULE_BUDGET, Budget, Machine
 from jeet.sandbox.module import CALL_SOURCE, driver_source, read_bytecode, write_dynamic_module
 from jeet.sandbox.probe import CONFIGURATIONS, PROBES, Traits, probe
-from jeet.sandbox.schema import check_schema
+from jeet.sandbox.schema import InputSchema, check_schema
 from jeet.sandbox.snapshot import Snapshot, keeps_state_in_memory
 from jeet.sandbox.snapshot import take as take_snapshot
 from jeet.sandbox.source import Source, read_source
@@ -170,7 +170,7 @@ class Plugin:
         config = json.loads(config_text)
         if config is not None and config.get("input") is not None:
             try:
-                check_schema(config["input"])
+                check_schema(config["input"], self._engine.schemas, Limits())
             except DeployError as error:
                 raise DeployError(f"{compiled.filename}: {error}") from None
         source = compiled.source
@@ -214,7 +214,11 @@ class Plugin:
             machine.close()
             raise
         digest = hashlib.sha256(compiled.bytecode).hexdigest()
-        return Instance(machine, self, spec, reader, lambda stack: place(stack, compiled.filename), digest, operators)
+        schema = None
+        if spec.input_schema is not None:
+            schema = InputSchema(spec.input_schema, self._engine.schemas, spec.limits, spec.slice_ms)
+        where = partial(_place, compiled.filename)
+        return Instance(machine, self, spec, reader, where, digest, operators, schema)
 
     def is_careful(self, digest: str) -> bool:
         """Whether this module has returned text that the gate refused: its instances then check each text at once."""
@@ -375,6 +379,10 @@ def _from_the_host() -> Iterator[None]:
 
 
 _ENTRY = b"__jeet"
+
+
+def _place(filename: str, stack: str) -> str:
+    return place(stack, filename)
 
 
 def _last_error(machine: Machine) -> str:
