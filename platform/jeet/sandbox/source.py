@@ -57,7 +57,14 @@ def _parser() -> Parser:
 
 
 def decode_source(data: bytes, filename: str) -> str:
-    """The text of a source file; DeployError with the line that is not UTF-8."""
+    """The text of a source file; DeployError with the line that is not UTF-8, or if its name says that it is none."""
+    suffix = filename[filename.rfind(".") :].lower() if "." in filename else ""
+    if suffix in (".ts", ".tsx", ".mts", ".cts", ".jsx"):
+        raise DeployError(
+            f"{filename}: functions are JavaScript; compile it first, for example: esbuild {filename} --format=esm"
+        )
+    if suffix in (".ndjson", ".jsonl", ".json", ".csv"):
+        raise DeployError(f"{filename}: that is data, not a function; publish it: jeet publish STREAM {filename}")
     try:
         return data.decode("utf-8")
     except UnicodeDecodeError as error:

@@ -37,6 +37,8 @@ def syntax_fault(message: str) -> SyntaxFault:
     what = re.sub(r"^(Error|SyntaxError): ", "SyntaxError: ", first.strip())
     if not what.startswith("SyntaxError"):
         what = f"SyntaxError: {what}"
+    # QuickJS names the token that it met, and the end of the input is an empty one.
+    what = re.sub(r"(unexpected token(?: in expression)?:|got) ''(?=$|\s)", r"\1 end of input", what)
     return SyntaxFault(what, int(found.group(1)) if found else 1)
 
 

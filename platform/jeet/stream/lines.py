@@ -2,7 +2,7 @@
 
 Promise: every line of the input is in exactly one block, as text or as a refusal with its number, however the input is
 sliced; nothing is replaced, shortened or guessed. Blank lines are skipped but counted; a byte order mark and CR LF are
-taken away. Memory is bounded by a block and one event. UTF-16 is refused with the remedy.
+taken away. Memory is bounded by a block and one event. UTF-16 and what is compressed are refused with the remedy.
 """
 
 from __future__ import annotations
@@ -20,6 +20,9 @@ BLOCK_BYTES = 512 * 1024
 """how much is read at once: some thousands of common events"""
 EVENT_BYTES = DEFAULTS["event_bytes"]
 """the longest event: the database's own limit, which here bounds memory"""
+
+_PACKED = {b"\x1f\x8b": "gzip -dc", b"\x28\xb5": "zstd -dc", b"\xfd7": "xz -dc", b"BZ": "bzip2 -dc", b"PK": "unzip -p"}
+"""how what is no NDJSON begins, and what unpacks it"""
 
 _BLANK_LINE = re.compile(rb"(?:\A|\n)[ \t]*(?:\n|\Z)")
 
@@ -79,6 +82,9 @@ class LineReader:
             start += self._available()
         if start.startswith((b"\xff\xfe", b"\xfe\xff")) or b"\0" in start[:2]:
             raise UsageError("the input is not UTF-8 but UTF-16 or binary; convert it first: iconv -f UTF-16 -t UTF-8")
+        for magic, unpack in _PACKED.items():
+            if start.startswith(magic):
+                raise UsageError(f"the input is compressed; unpack it on the way: {unpack} FILE | …, reading from -")
         return start.removeprefix(b"\xef\xbb\xbf")
 
     def _available(self) -> bytes:
