@@ -19,6 +19,6 @@ comment on column jeet.dead_letters.stack is 'where: lines of the function''s ow
 comment on column jeet.dead_letters.attempts is 'how often it was tried';
 comment on column jeet.dead_letters.version is 'the version of the function that failed last';
 comment on column jeet.dead_letters.failed_at is 'when it failed last';
-comment on column jeet.dead_letters.status is 'open, redriven (went well later; of a timer: set again) or dropped (given up by a person)';
+comment on column jeet.dead_letters.status is 'open (jeet dlq list says queued while one waits to be run again), redriven (went well later; of a timer: set again) or dropped (given up by a person)';
 comment on column jeet.dead_letters.stream is 'the stream the event was read from; null: a timer';
 comment on column jeet.dead_letters.state_key is 'the state entry last touched before the failure';

@@ -53,23 +53,26 @@ select format('stream %s refuses publishers', s.name), 'a consumer is further be
              join jeet_internal.function f on f.id = t.function_id
              join jeet_internal.head h on h.stream_id = c.stream_id and h.partition = t.partition
             where c.stream_id = s.id order by h.head - c.next_offset desc limit 1), 'no consumer')),
-       'add workers, or look at the slow function: jeet lag', null
+       'add workers: jeet worker; which function is behind: jeet lag', null
   from jeet_internal.stream s
  where s.over_lag
 union all
 select format('worker %s on %s was lost', w.id, w.host), 'its process was killed, froze, or lost the database',
        format('last heartbeat %s, pid %s', date_trunc('second', w.heartbeat_at), w.pid), 'look at its log; its tasks were given to others', w.heartbeat_at
   from jeet_internal.worker w
- where w.status = 'lost' and w.heartbeat_at > clock_timestamp() - interval '1 hour'
+   -- Once others run what it ran, this is history; it is told for some minutes still, as its log may be worth a look.
+ where w.status = 'lost' and (w.heartbeat_at > clock_timestamp() - interval '5 minutes'
+       or exists (select from jeet_internal.task t join jeet_internal.function f on f.id = t.function_id
+                   where t.worker_id = w.id and t.status = 'running' and f.status = 'running'))
 union all
 select format('worker %s on %s is silent', w.id, w.host), 'its process is frozen, or it cannot reach the database',
        format('last heartbeat %s, pid %s', date_trunc('second', w.heartbeat_at), w.pid), 'a coordinator takes its tasks away; if none runs, start one', w.heartbeat_at
   from jeet_internal.worker w
  where w.status <> 'lost' and w.heartbeat_at < clock_timestamp() - interval '5 seconds'
 union all
-select format('%s open dead letters of %s', count(*), f.name), 'events that the function could not process',
+select format('%s open dead letter%s of %s', count(*), case when count(*) > 1 then 's' end, f.name), 'events that the function could not process',
        format('latest: %s', (array_agg(left(d.error, 200) order by d.failed_at desc))[1]),
-       format('look at them: jeet dlq list %s; when mended: jeet dlq redrive', f.name), min(d.failed_at)
+       format('look at them: jeet dlq list %s; when mended: jeet dlq redrive %s --all', f.name, f.name), min(d.failed_at)
   from jeet_internal.dead_letter d join jeet_internal.task t on t.id = d.task_id join jeet_internal.function f on f.id = t.function_id
  where d.status = 'open'
  group by f.name

@@ -211,12 +211,31 @@ def test_diagnosis_tells_what_is_wrong_and_nothing_else(database_url: str, db: p
     assert set(found) == {
         "partition 1 of totals is halted",
         "stream events refuses publishers",
-        "1 open dead letters of totals",
+        "1 open dead letter of totals",
     }
     assert found["partition 1 of totals is halted"] == "TypeError: x"
-    assert "RangeError: y" in found["1 open dead letters of totals"]
+    assert "RangeError: y" in found["1 open dead letter of totals"]
+    actions = [action for (action,) in rows(db, "select action from jeet.diagnosis")]
+    assert any(action.endswith("jeet dlq redrive totals --all") for action in actions)
     db.execute("update jeet_internal.worker set heartbeat_at = now() - interval '1 minute'")
     assert any("no worker is running" in o for (o,) in rows(db, "select observation from jeet.diagnosis"))
+
+
+def test_a_lost_worker_is_told_while_its_tasks_are_not_taken_over_and_for_some_minutes(db: psycopg.Connection) -> None:
+    deploy(db)
+    db.execute(
+        "insert into jeet_internal.worker (host, pid, version, backend_pid, backend_start, status)"
+        " values ('h', 1, '1', 1, now(), 'lost')"
+    )
+
+    def told() -> bool:
+        return any("was lost" in text for (text,) in rows(db, "select observation from jeet.diagnosis"))
+
+    assert told()
+    db.execute("update jeet_internal.worker set heartbeat_at = now() - interval '6 minutes'")
+    assert not told()
+    db.execute("update jeet_internal.task set worker_id = 1 where partition = 0")
+    assert told()
 
 
 def test_a_long_transaction_is_seen_with_its_pid(database_url: str, db: psycopg.Connection) -> None:

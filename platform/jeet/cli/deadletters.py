@@ -17,7 +17,9 @@ class DeadLetters(Group):
         self,
         name: Annotated[str | None, "the function; all without it"] = None,
         *,
-        status: Annotated[Literal["open", "redriven", "dropped", "all"], "which ones"] = "open",
+        status: Annotated[
+            Literal["open", "queued", "redriven", "dropped", "all"], "which ones; queued: open and about to run again"
+        ] = "open",
         limit: Annotated[int, "at most so many, newest first"] = 50,
     ) -> Table:
         """List events whose processing failed."""
