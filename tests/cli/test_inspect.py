@@ -63,6 +63,10 @@ def test_state_is_listed_by_collection_by_key_and_for_one_key(deployed: psycopg.
     code, _, error = jeet(capsys, "state", "totals", "totals", "missing")
     assert code == 1
     assert "no state totals['missing']" in error
+    code, _, error = jeet(capsys, "state", "totals", "missing")
+    assert (code, error) == (1, "jeet: totals has no collection 'missing'; those it has: jeet state totals\n")
+    deployed.execute("truncate jeet_internal.state")
+    assert jeet(capsys, "state", "totals", "totals")[:2] == (0, "totals has no state in totals\n")
 
 
 def test_a_key_that_looks_like_a_flag_is_found(deployed: psycopg.Connection, capsys: Captured) -> None:
@@ -97,6 +101,7 @@ def test_logs_are_shown_oldest_first_from_a_level_up(deployed: psycopg.Connectio
         log(deployed, f"m{number}", level)
     _, out, _ = jeet(capsys, "logs", "totals", "--level=warning", "--json")
     assert [json.loads(line)["message"] for line in out.splitlines()] == ["m2", "m3"]
+    assert jeet(capsys, "logs", "totals", "--level=warn", "--json")[1] == out
     _, out, _ = jeet(capsys, "logs", "totals", "--limit=2", "--json")
     assert [json.loads(line)["message"] for line in out.splitlines()] == ["m2", "m3"]
     assert jeet(capsys, "logs", "totals", "--since=1ms")[1] == ""
@@ -208,6 +213,25 @@ def test_a_table_is_one_line_a_row_when_it_is_piped(rows: list[tuple[Any, ...]])
     finally:
         sys.stdout = kept
     assert len(lines) == (len(rows) + 2 if rows else 2)
+
+
+@pytest.mark.parametrize("width", [40, 80, 120])
+def test_a_table_fits_the_terminal_and_cuts_no_word(
+    width: int, monkeypatch: pytest.MonkeyPatch, capsys: Captured
+) -> None:
+    monkeypatch.setenv("COLUMNS", str(width))
+    monkeypatch.setattr(Output, "is_terminal", True)
+    columns = ["name", "offset", "status", "tasks", "running", "dead_letters", "deployed_at", "reason"]
+    row: list[object] = ["totals", 123456789012, "running", 8, 8, 12345, "2026-12-01 01:33:31.362+00:00", "it " * 30]
+    Output().show(Table(columns, [row, row]))
+    lines = re.sub(r"\x1b\[[0-9;]*m", "", capsys.readouterr().out).splitlines()
+    text = " ".join(" ".join(lines).split())
+    for word in [*columns, "123456789012", "01:33:31.362+00:00"]:
+        assert word in text
+    if width > 80:
+        assert max(map(len, lines)) <= width
+    else:
+        assert lines[0].split() == ["name:", "totals"]
 
 
 def test_text_and_json_say_the_same(capsys: Captured) -> None:

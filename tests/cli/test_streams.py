@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import json
 import os
 import signal
@@ -73,6 +74,7 @@ def test_publish_reports_each_bad_line_and_exits_with_1(jeet: Run, make_stream: 
     assert json.loads(again.stdout) == {"stream": "orders", "published": 1, "repeated": 0, "refused": 1, "lines": 2}
     many = jeet("publish", "orders", "-", stdin=b"{}\n" * 5000, code=1).stderr.splitlines()
     assert len(many) == 102
+    assert many[-1] == "jeet: 5,000 lines were refused; nothing is in orders of this input"
     assert "5,000 lines" in many[-1]
 
 
@@ -81,7 +83,9 @@ def test_publish_twice_with_an_id_field_says_what_was_there(jeet: Run, make_stre
     data = b'{"k":1,"id":"a"}\n{"k":1,"id":"b"}\n'
     jeet("publish", "orders", "-", "--id_field=id", stdin=data)
     done = jeet("publish", "orders", "-", "--id_field=id", stdin=data + b'{"k":1,"id":"c"}')
-    assert done.stdout == "published 3 events to orders, 2 of them published before\n"
+    assert done.stdout == "published 1 event to orders; 2 events had been published before\n"
+    again = jeet("publish", "orders", "-", "--id_field=id", "--json", stdin=data)
+    assert json.loads(again.stdout) == {"stream": "orders", "published": 0, "repeated": 2, "refused": 0, "lines": 2}
     assert len(jeet("tail", "orders").stdout.splitlines()) == 3
 
 
@@ -94,7 +98,10 @@ def test_what_cannot_be_published_is_one_line_that_says_what_to_do(
         (["orders", str(tmp_path / "none.ndjson")], b"", "cannot read"),
         (["orders", "-", "--key=other"], b"{}", 'has the key "k"'),
         (["orders", "-", "--id_field=a..b"], b"{}", "not a path"),
+        (["order", "-"], b"{}", "did you mean orders?"),
         (["orders", "-"], '{"k":1}\n'.encode("utf-16"), "iconv"),
+        (["orders", "-"], gzip.compress(b'{"k":1}\n'), "gzip -dc"),
+        (["orders", str(tmp_path)], b"", f"cannot read {tmp_path}: Is a directory"),
     ]:
         done = jeet("publish", *args, stdin=stdin, code=1)
         assert done.stdout == ""
@@ -104,6 +111,7 @@ def test_what_cannot_be_published_is_one_line_that_says_what_to_do(
     full = jeet("publish", "orders", "-", "--no_wait", stdin=b'{"k":1}', code=1)
     assert "more than 3 events behind" in full.stderr
     assert "no stream" in jeet("tail", "nope", code=1).stderr
+    assert "did you mean orders?" in jeet("tail", "order", code=1).stderr
     assert "--start" in jeet("tail", "orders", "--start=soon", code=1).stderr
 
 
@@ -113,12 +121,14 @@ def test_create_stream_makes_what_is_asked_or_says_what_differs(jeet: Run, db: p
     assert row == ("None", 3, "user.id", "12:00:00", 1000)
     again = jeet("create_stream", "None", "--partitions=3", "--key=user.id", "--retention=12h", "--max_lag=1000")
     assert "exists" in again.stdout
+    assert again.stderr == ""
+    assert "it has no key" in jeet("create_stream", "loose", "--partitions=1").stderr
     assert "other settings" in jeet("create_stream", "None", code=1).stderr
     assert "not allowed" in jeet("create_stream", "a b", code=1).stderr
     assert "duration" in jeet("create_stream", "x", "--retention=soon", code=1).stderr
     assert "4096" in jeet("create_stream", "x", "--partitions=5000", code=1).stderr
     names = [row["name"] for row in json.loads(jeet("streams", "--json").stdout)]
-    assert names == ["None"]
+    assert names == ["None", "loose"]
 
 
 def test_following_prints_what_comes_until_its_limit_or_ctrl_c(
@@ -146,6 +156,22 @@ def test_following_prints_what_comes_until_its_limit_or_ctrl_c(
     assert limited.wait(30) == 0
     endless.send_signal(signal.SIGINT)
     assert endless.wait(30) == 130
+
+
+@pytest.mark.parametrize("words", ["status", "streams", "tail orders", "publish orders", "workers"])
+@pytest.mark.parametrize("place", ["/nowhere?host={socket}", "/jeet?host=127.0.0.1&port=9"])
+def test_a_database_that_is_not_there_is_told_with_what_to_check(
+    words: str, place: str, environment: dict[str, str], database_url: str
+) -> None:
+    socket = psycopg.conninfo.conninfo_to_dict(database_url)["host"]
+    environment["JEET_DATABASE_URL"] = "postgresql://postgres@" + place.format(socket=socket)
+    command = [sys.executable, "-m", "jeet.cli", *words.split()]
+    done = subprocess.run(command, env=environment, input=b"{}", capture_output=True, check=False)
+    told = done.stderr.decode()
+    assert (done.returncode, told.count("\n")) == (1, 1)
+    assert "check JEET_DATABASE_URL" in told
+    assert "Errno" not in told
+    assert f"jeet {words.split()[0]}" not in told
 
 
 def test_ctrl_c_while_waiting_for_input_ends_at_once_and_keeps_what_is_in(

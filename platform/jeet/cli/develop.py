@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 from jeet.cli.command import command
 from jeet.cli.group import Group
-from jeet.cli.output import Record, Table, text_of
+from jeet.cli.output import Record, Table, counted
 from jeet.errors import UsageError
 from jeet.stream.lines import LineReader
 
@@ -34,7 +34,8 @@ class Develop(Group):
         """Run a function on a file of events, without a database.
 
         Shows what it emits, what it logs, which events would become dead letters and why, and its state at the end.
-        At the end of the input all windows close, and the timers that are set fire.
+        At the end of the input all windows close, and the timers that are set fire. The exit code is 1 if lines were
+        refused or events failed.
         The sandbox, its limits and the isolation of events are those of a worker; all events count as one partition.
         """
         from jeet.cli.publishing import source
@@ -48,14 +49,27 @@ class Develop(Group):
                 file, key=key, plugin_path=self.settings.javy_plugin, cache_dir=self.settings.sandbox_cache
             ) as function,
         ):
-            counts = {"events": 0, "outputs": 0, "failures": 0, "refused": 0}
+            counts = {"events": 0, "outputs": 0, "failed": 0, "refused": 0}
             for block in LineReader(events):
                 self._feed(function, block, counts)
             self._show(function.finish(), counts)
             if state:
                 self._show_state(function)
-        if not self.out.json:
-            self.out.note(", ".join(f"{text_of(count)} {name}" for name, count in counts.items()))
+        summary = (
+            f"{counted(counts['events'], 'event')}, {counted(counts['outputs'], 'output')},"
+            f" {counts['failed']:,} failed, {counts['refused']:,} refused"
+        )
+        self.out.item(summary, {"type": "summary", **counts})
+        faults = [
+            text
+            for text in (
+                f"{counted(counts['failed'], 'event')} failed" if counts["failed"] else "",
+                f"{counted(counts['refused'], 'line was', 'lines were')} refused" if counts["refused"] else "",
+            )
+            if text
+        ]
+        if faults:
+            raise UsageError("; ".join(faults))
 
     @command
     def plugin(self) -> Record:
@@ -124,7 +138,7 @@ class Develop(Group):
             facts = {"type": "late", "event": late.event, "message": late.message}
             shown.append((late.event, f"late     event {late.event}: {late.message}", facts))
         counts["outputs"] += len(run.outputs)
-        counts["failures"] += len(run.failures)
+        counts["failed"] += len(run.failures)
         for _, text, facts in sorted(shown, key=lambda item: item[0]):
             self.out.item(text, facts)
 
@@ -134,7 +148,7 @@ class Develop(Group):
             if self.out.json:
                 self.out.item("", {"type": "state", "collection": name, "entries": entries})
             elif entries:
-                self.out.note(f"state.{name}:")
+                self.out.text(f"state.{name}:")
                 self.out.show(Table(["key", "value"], list(entries.items())))
 
 

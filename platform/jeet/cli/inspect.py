@@ -87,6 +87,8 @@ class Inspect(Group):
                 collection=collection,
                 limit=limit + 1,
             )
+            if not table.rows and not self._knows_collection(name, collection):
+                raise NotFound(f"{name} has no collection {collection!r}; those it has: jeet state {name}")
             if len(table.rows) > limit:
                 self.out.note(f"the first {limit} keys; more with --limit")
             return Table(table.columns, table.rows[:limit], table.empty)
@@ -101,7 +103,7 @@ class Inspect(Group):
         name: Annotated[str, "a function"],
         *,
         follow: Annotated[bool, "go on with what comes, until Ctrl-C"] = False,
-        level: Annotated[Literal["debug", "info", "warning", "error"], "least level"] = "debug",
+        level: Annotated[Literal["debug", "info", "warn", "warning", "error"], "least level"] = "debug",
         since: Annotated[str | None, "only from then on: 10m, 2h, 7d ago, or a date and time"] = None,
         limit: Annotated[int, "most lines to begin with, the newest"] = 100,
     ) -> None:
@@ -111,7 +113,8 @@ class Inspect(Group):
         self._must_exist(name)
         if limit < 0:
             raise UsageError(f"--limit must not be below 0, not {limit}")
-        levels = list(LEVELS[LEVELS.index(level) :])
+        # The console calls it warn, the log warning.
+        levels = list(LEVELS[LEVELS.index("warning" if level == "warn" else level) :])
         start = None if since is None else moment(since, datetime.now(UTC))
         lines = self._rows("cli_logs", function=name, levels=levels, since=start, limit=limit)
         for line in lines:
@@ -159,6 +162,16 @@ class Inspect(Group):
     def _newest_log(self, name: str) -> int:
         lines = self._rows("cli_logs", function=name, levels=list(LEVELS), since=None, limit=1)
         return int(lines[-1]["id"]) if lines else 0
+
+    def _knows_collection(self, function: str, collection: str) -> bool:
+        """Whether a collection that is empty now was declared, or held something before."""
+        import psycopg
+
+        try:
+            rows = self._rows("cli_known_collections", function=function)
+        except psycopg.errors.InsufficientPrivilege:  # a reader sees what is in the views, and there it is not
+            return False
+        return collection in [row["name"] for row in rows]
 
     def _must_exist(self, function: str) -> None:
         names = [row["name"] for row in self._rows("cli_function_names")]

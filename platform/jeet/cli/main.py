@@ -21,7 +21,7 @@ from typing import Any
 
 from jeet.cli.command import LITERAL, Call, Parameter, is_command, parameters
 from jeet.cli.group import Group
-from jeet.cli.output import Output, Unwritable, discard_stdout, visible
+from jeet.cli.output import Output, Unwritable, discard_stdout, sentence, visible
 from jeet.errors import JeetError, UsageError
 
 GROUPS = (
@@ -252,10 +252,16 @@ def _unexpected(error: Exception) -> str:
 
         text += "\n" + "".join(traceback.format_exception(whole))
     if module.startswith("psycopg") and type(error).__name__ == "OperationalError":
-        return without_secrets(f"the database cannot be reached: {text}; check JEET_DATABASE_URL, or run: jeet status")
+        return without_secrets(_no_database(text))
+    if module.startswith("asyncpg") and str(getattr(error, "sqlstate", ""))[:2] in ("08", "28", "3D", "57"):
+        return without_secrets(_no_database(text))
     if isinstance(error, OSError):
-        return without_secrets(text)
+        return without_secrets(sentence(error))
     return without_secrets(f"{type(error).__name__}: {text} (JEET_LOG_LEVEL=debug shows where)")
+
+
+def _no_database(text: str) -> str:
+    return f"the database cannot be reached: {text}; check JEET_DATABASE_URL, and that its server runs and has it"
 
 
 def _fail(text: str) -> int:

@@ -118,19 +118,34 @@ class Output:
         )
 
     def _table(self, table: Table) -> None:
+        from rich.measure import Measurement
         from rich.table import Table as RichTable
         from rich.text import Text
 
         if not table.rows:
             self._line(table.empty)
             return
+        console = self._console()
         numeric = [all(isinstance(row[i], int | float | None) for row in table.rows) for i in range(len(table.columns))]
         grid = RichTable(box=None, pad_edge=False, header_style="bold", padding=(0, 2, 0, 0))
         for name, right in zip(table.columns, numeric, strict=True):
             grid.add_column(Text(name), justify="right" if right else "left", overflow="fold")
         for row in table.rows:
             grid.add_row(*[Text(visible(text_of(value))) for value in row])
-        self._print(grid)
+        # Where even columns as narrow as their longest word do not fit side by side, words would be cut to pieces.
+        if Measurement.get(console, console.options.update(max_width=100_000), grid).minimum > console.width:
+            self._entries(table)
+        else:
+            self._print(console, grid)
+
+    def _entries(self, table: Table) -> None:
+        """The rows one below the other, a value a line."""
+        width = max(len(name) for name in table.columns) + 1
+        for number, row in enumerate(table.rows):
+            if number:
+                self._line("")
+            for name, value in zip(table.columns, row, strict=True):
+                self._line(f"{visible(name) + ':':<{width}}  {visible(text_of(value))}")
 
     def _record(self, record: Record) -> None:
         width = max((len(name) for name in record.values), default=0)
@@ -144,12 +159,19 @@ class Output:
             self._line(f"\n{name}:")
             self._table(table)
 
-    def _print(self, grid: Any) -> None:
-        console = self._console()
+    def _print(self, console: Console, grid: Any) -> None:
         with console.capture() as captured:
             console.print(grid)
         for line in captured.get().splitlines():
             self._line(line.rstrip() if not self.is_terminal else line)
+
+
+def sentence(error: OSError) -> str:
+    """What the operating system says, without its number: `events.ndjson: No such file or directory`."""
+    what = re.sub(r"\[Errno -?\d+\] ", "", " ".join(str(error).split()))
+    if error.strerror is None or error.filename is None:
+        return what or type(error).__name__
+    return f"{error.filename}: {error.strerror}"
 
 
 def discard_stdout() -> None:
@@ -161,6 +183,11 @@ def discard_stdout() -> None:
 
 _CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029\u202a-\u202e\u2066-\u2069\ud800-\udfff]")
 _CONTROL_IN_LINES = re.compile(r"[\x00-\x09\x0b-\x1f\x7f-\x9f\u2028\u2029\u202a-\u202e\u2066-\u2069\ud800-\udfff]")
+
+
+def counted(number: int, one: str, many: str | None = None) -> str:
+    """`1 event`, `2,000 events`."""
+    return f"{number:,} {one if number == 1 else many or one + 's'}"
 
 
 def visible(text: str, *, keep_lines: bool = False) -> str:

@@ -10,7 +10,7 @@ import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
-from jeet.cli.output import Done, Output
+from jeet.cli.output import Done, Output, counted
 from jeet.errors import Refused, UsageError
 from jeet.stream.append import Producer, Published
 
@@ -54,18 +54,20 @@ def publish(
 
 
 def _report(out: Output, stream: str, published: Published) -> None:
-    again = f", {published.repeated:,} of them published before" if published.repeated else ""
+    new = published.written - published.repeated
+    again = f"; {counted(published.repeated, 'event')} had been published before" if published.repeated else ""
     facts = {
         "stream": stream,
-        "published": published.written,
+        "published": new,
         "repeated": published.repeated,
         "refused": published.refused,
         "lines": published.lines,
     }
-    out.show(Done(f"published {published.written:,} events to {stream}{again}", facts))
+    out.show(Done(f"published {counted(new, 'event')} to {stream}{again}", facts))
     if published.refused:
-        lines = "1 line was" if published.refused == 1 else f"{published.refused:,} lines were"
-        raise UsageError(f"{lines} refused; all others are in {stream}")
+        were = "was" if published.refused == 1 else "were"
+        others = f"all others are in {stream}" if published.written else f"nothing is in {stream} of this input"
+        raise UsageError(f"{counted(published.refused, 'line')} {were} refused; {others}")
 
 
 class Input:

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import contextlib
+import difflib
+from collections.abc import Iterator
 from typing import Annotated
 
 from jeet.cli.command import command
 from jeet.cli.group import Group
-from jeet.cli.output import Done, Table
-from jeet.errors import UsageError
+from jeet.cli.output import Done, Table, counted
+from jeet.errors import NotFound, UsageError
 
 
 class Streams(Group):
@@ -50,11 +53,15 @@ class Streams(Group):
         stream = catalog.create_stream(
             self.db, name, partitions=partitions, key=key, retention_s=retention_s, max_lag=max_lag, max_bytes=max_bytes
         )
+        if stream.created and key is None:
+            self.out.note(
+                "note: it has no key: events that belong together may lie in different partitions; give --key if"
+                " functions keep state per key, or a key with each event"
+            )
         facts = {"stream": name, "partitions": partitions, "key": key, "created": stream.created}
         keyed = f", keyed by {key}" if key else ""
-        if stream.created:
-            return Done(f"stream {name} is ready: {partitions} partitions{keyed}", facts)
-        return Done(f"stream {name} exists with these settings: {partitions} partitions{keyed}", facts)
+        state = "is ready" if stream.created else "exists with these settings"
+        return Done(f"stream {name} {state}: {counted(partitions, 'partition')}{keyed}", facts)
 
     @command
     def publish(
@@ -76,7 +83,8 @@ class Streams(Group):
         """
         from jeet.cli import publishing
 
-        publishing.publish(self.out, self.url, stream, file, key=key, id_field=id_field, wait=not no_wait)
+        with self._suggesting(stream):
+            publishing.publish(self.out, self.url, stream, file, key=key, id_field=id_field, wait=not no_wait)
 
     @command
     def tail(
@@ -97,4 +105,24 @@ class Streams(Group):
             raise UsageError(f"--limit must not be below 0, not {limit}")
         from jeet.cli import tailing
 
-        tailing.tail(self.out, self.url, stream, start=start, limit=limit, follow=follow)
+        with self._suggesting(stream):
+            tailing.tail(self.out, self.url, stream, start=start, limit=limit, follow=follow)
+
+    @contextlib.contextmanager
+    def _suggesting(self, stream: str) -> Iterator[None]:
+        """Add the nearest name to the error that a stream is not there."""
+        try:
+            yield
+        except NotFound as error:
+            import psycopg
+
+            from jeet.db.sql import query
+
+            try:
+                names = [row[0] for row in self.db.execute(query("cli_streams")).fetchall()]
+            except psycopg.errors.InsufficientPrivilege:  # a producer may not look
+                names = []
+            near = difflib.get_close_matches(stream, names, n=1)
+            if not near:
+                raise
+            raise NotFound(f"{error}; did you mean {near[0]}?") from error

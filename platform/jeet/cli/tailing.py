@@ -7,8 +7,9 @@ import json
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, cast
 
-from jeet.cli.output import Output
+from jeet.cli.output import Output, sentence
 from jeet.db.connect import connect
+from jeet.errors import JeetError
 from jeet.stream.tail import Start, Tail
 
 if TYPE_CHECKING:
@@ -22,7 +23,12 @@ def tail(out: Output, url: str, stream: str, *, start: str, limit: int | None, f
 
 
 async def _tail(out: Output, url: str, stream: str, start: Start, limit: int | None, follow: bool) -> None:
-    db = await connect(url, "jeet tail")
+    try:
+        db = await connect(url, "jeet tail")
+    except OSError as error:
+        raise JeetError(
+            f"the database cannot be reached: {sentence(error)}; check JEET_DATABASE_URL, and that its server runs"
+        ) from error
     try:
         left = limit
         lines = Output()  # each line is JSON already, and is not read and written again, which might round a number

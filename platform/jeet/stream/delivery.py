@@ -7,6 +7,7 @@ database has been away for `patience_s`. Whoever is told Unreachable is also tol
 from __future__ import annotations
 
 import asyncio
+import re
 from random import Random
 from typing import TYPE_CHECKING, Any
 
@@ -88,7 +89,10 @@ class Delivery:
             raise UsageError(_first_line(error)) from error
         found = verdict(error)
         if not self._reached:
-            raise JeetError(f"cannot connect to the database; nothing was published: {_first_line(error)}") from error
+            raise JeetError(
+                f"cannot connect to the database; nothing was published: {_first_line(error)}; check JEET_DATABASE_URL,"
+                " and that its server runs and has it"
+            ) from error
         if found is Verdict.DOUBT:
             self.close()
             return in_doubt or sent
@@ -111,4 +115,4 @@ class Delivery:
 
 
 def _first_line(error: BaseException) -> str:
-    return (str(error) or type(error).__name__).splitlines()[0]
+    return re.sub(r"\[Errno -?\d+\] ", "", (str(error) or type(error).__name__).splitlines()[0])
