@@ -239,3 +239,26 @@ def test_a_slow_pipe_is_published_as_it_comes(
             time.sleep(0.01)
     publisher.stdin.close()
     assert publisher.wait(30) == 0
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        ("-c default_transaction_read_only=on", "the database takes no writes: cannot execute"),
+        ("-c statement_timeout=1", "the database cancelled a statement: canceling statement due to statement timeout"),
+    ],
+)
+def test_what_the_database_refuses_is_told_in_a_sentence_with_a_remedy(
+    environment: dict[str, str], jeet: Run, options: str, said: str
+) -> None:
+    environment["PGOPTIONS"] = options
+    told = jeet("create_stream", "orders", "--partitions=4000", code=1).stderr
+    assert told.startswith(f"jeet: {said}")
+    assert told.count("\n") == 1
+    assert "CONTEXT" not in told
+    assert "; run it again" in told or "; let JEET_DATABASE_URL name the primary" in told
+
+
+def test_a_file_without_end_is_refused_by_its_limit(jeet: Run) -> None:
+    told = jeet("deploy", "/dev/zero", "--name=f", code=1).stderr
+    assert told == "jeet: /dev/zero has more than 16777216 bytes (file_bytes); that is no function\n"

@@ -22,6 +22,7 @@ from typing import Any
 from jeet.cli.command import LITERAL, Call, Parameter, is_command, parameters
 from jeet.cli.group import Group
 from jeet.cli.output import Output, Unwritable, discard_stdout, sentence, visible
+from jeet.cli.refusals import refusal
 from jeet.errors import JeetError, UsageError
 
 GROUPS = (
@@ -245,12 +246,15 @@ def _unexpected(error: Exception) -> str:
     whole = error
     while isinstance(error, ExceptionGroup):
         error = error.exceptions[0]
-    text = " ".join(str(error).split())
+    refused = refusal(error)
+    text = refused or " ".join(str(error).split())
     module = type(error).__module__
     if os.environ.get("JEET_LOG_LEVEL", "").lower() == "debug":
         import traceback
 
         text += "\n" + "".join(traceback.format_exception(whole))
+    if refused is not None:
+        return without_secrets(text)
     if module.startswith("psycopg") and type(error).__name__ == "OperationalError":
         return without_secrets(_no_database(text))
     if module.startswith("asyncpg") and str(getattr(error, "sqlstate", ""))[:2] in ("08", "28", "3D", "57"):
