@@ -7,7 +7,9 @@ import itertools
 import os
 import shutil
 import tempfile
+import threading
 from collections.abc import AsyncIterator, Callable, Iterator
+from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
 from urllib.parse import parse_qs, unquote, urlsplit, urlunsplit
 
@@ -164,3 +166,27 @@ def make_stream(db: psycopg.Connection) -> MakeStream:
         return int(row[0])
 
     return make
+
+
+@pytest.fixture
+def asked() -> Iterator[tuple[str, list[str]]]:
+    """An address that answers anything with a schema that everything fits, and what it was asked for."""
+    paths: list[str] = []
+
+    class Answer(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            paths.append(self.path)
+            self.send_response(200)
+            self.end_headers()
+            self.wfile.write(b"{}")
+
+        def log_message(self, *_: object) -> None:
+            pass
+
+    server = HTTPServer(("127.0.0.1", 0), Answer)
+    thread = threading.Thread(target=server.serve_forever)
+    thread.start()
+    yield f"http://127.0.0.1:{server.server_port}/schema", paths
+    server.shutdown()
+    thread.join()
+    server.server_close()

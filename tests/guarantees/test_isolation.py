@@ -281,3 +281,45 @@ def test_a_schema_that_takes_for_ever_costs_its_own_events_only(database_url: st
         os.kill(process, signal.SIGKILL)
         _, alive = psutil.wait_procs(checkers, timeout=10)
         assert (len(checkers), alive) == (1, [])
+
+
+def test_versions_whose_schemas_are_refused_today_disturb_nobody(
+    database_url: str, asked: tuple[str, list[str]]
+) -> None:
+    """As an earlier Jeet may have let them in: one that fetches halts, one without end condemns its events."""
+    url, paths = asked
+    ends = 28
+    steps = {f"a{n}": {"allOf": [{"$ref": f"#/$defs/a{n + 1}"}] * 2} for n in range(ends)}
+    doubling = {"$defs": {**steps, f"a{ends}": {"type": "object"}}, "$ref": "#/$defs/a0"}
+    generator = Generator(seed=18, keys=30)
+    with Cluster(database_url, workers=1) as cluster:
+        cluster.deploy(TOTALS_JS, "totals", "--partitions=2")
+        for name, schema in (("fetching", {"$ref": url}), ("doubling", doubling)):
+            source = f"export const config = {{ source: '{name}-in', input: {{}} }};\nstream.map(event => event);\n"
+            cluster.deploy(source, name, "--partitions=1", f"--sink={name}-out")
+            publish(cluster.db, f"{name}-in", [{"id": 1}, {"id": 2}])
+            cluster.drain(name)
+            cluster.db.execute(
+                "update jeet_internal.function_version v set spec = jsonb_set(spec, '{input}', %s::jsonb)"
+                " from jeet_internal.function f where f.id = v.function_id and f.name = %s",
+                (json.dumps(schema), name),
+            )
+        (old,) = cluster.workers()
+        old.kill()
+        old.wait()
+        worker = cluster.start("worker")
+        for name in ("fetching", "doubling"):
+            publish(cluster.db, f"{name}-in", [{"id": 3}, {"id": 4}])
+        publish(cluster.db, "events", generator.events(100))
+        cluster.drain("totals")
+        cluster.drain("doubling")
+        errors = cluster.sql("select function, error from jeet.dead_letters")
+        assert [row[0] for row in errors] == ["doubling", "doubling"]
+        assert all("(event_cpu_ms)" in row[1] for row in errors)
+        wait_for(lambda: cluster.value("select count(*) from jeet_internal.task where status = 'halted'"), "the halt")
+        reason = cluster.value("select halt_reason from jeet_internal.task where status = 'halted'")
+        assert f"config.input refers to '{url}'" in reason
+        assert paths == []
+        assert worker.poll() is None
+        cluster.db.execute("delete from jeet_internal.dead_letter")
+        check_exact(cluster.db, generator)

@@ -6,7 +6,6 @@ import json
 import os
 import threading
 from collections.abc import Iterator
-from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
 from typing import Any
 
@@ -94,30 +93,6 @@ def test_a_schema_that_is_slow_by_itself_is_refused_at_deploy_and_condemns_in_a_
     _, faults = everything(instances, DOUBLING, [None, None])
     over = "InputError: checking it against config.input took more than 100 ms of CPU time (event_cpu_ms)"
     assert faults == {0: over, 1: over}
-
-
-@pytest.fixture
-def asked() -> Iterator[tuple[str, list[str]]]:
-    """An address that answers anything with a schema that everything fits, and what it was asked for."""
-    paths: list[str] = []
-
-    class Answer(BaseHTTPRequestHandler):
-        def do_GET(self) -> None:
-            paths.append(self.path)
-            self.send_response(200)
-            self.end_headers()
-            self.wfile.write(b"{}")
-
-        def log_message(self, *_: object) -> None:
-            pass
-
-    server = HTTPServer(("127.0.0.1", 0), Answer)
-    thread = threading.Thread(target=server.serve_forever)
-    thread.start()
-    yield f"http://127.0.0.1:{server.server_port}/schema", paths
-    server.shutdown()
-    thread.join()
-    server.server_close()
 
 
 def test_a_schema_fetches_nothing_and_reads_no_file(
