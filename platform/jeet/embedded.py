@@ -12,6 +12,7 @@ reach the home: permissions of folders that are not ours are never widened.
 from __future__ import annotations
 
 import contextlib
+import fcntl
 import hashlib
 import os
 import shutil
@@ -112,6 +113,7 @@ class Server:
             except subprocess.TimeoutExpired:
                 self.process.kill()
                 self.process.wait()
+        _leave_no_socket_folder(self.place)
 
     def __enter__(self) -> Server:
         return self
@@ -127,6 +129,7 @@ def start(home: Path, *, output: int | IO[Any] | None = None, wait_s: float = 60
     """
     where = prepare(home)
     with locked(where.folder / "postgres.lock"):
+        _make_socket_folder(where)  # the server before may have taken it along as it ended
         if _answers(where.url("postgres")):
             raise UsageError(f"the embedded Postgres of {home} is running already; stop the `jeet up` that started it")
         _clear_stale(where)
@@ -151,12 +154,25 @@ def prepare(home: Path) -> Place:
         # The server's user has to pass through; a folder that was there before is left as it is.
         if where.user is not None:
             where.folder.chmod(0o711)
+    _make_socket_folder(where)
+    return where
+
+
+def _make_socket_folder(where: Place) -> None:
     where.socket_folder.mkdir(mode=0o700, exist_ok=True)
     if where.socket_folder.stat().st_uid not in (os.geteuid(), where.user.uid if where.user else os.geteuid()):
         raise UsageError(f"{where.socket_folder} belongs to another user; set JEET_HOME to a shorter path of your own")
     if where.user is not None:
         os.chown(where.socket_folder, where.user.uid, where.user.gid)
-    return where
+
+
+def _leave_no_socket_folder(where: Place) -> None:
+    """Remove the one in /tmp, unless somebody starts the next server and may need it this moment."""
+    if where.socket_folder.parent == where.folder:
+        return
+    with contextlib.suppress(OSError), (where.folder / "postgres.lock").open("a") as file:
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        where.socket_folder.rmdir()
 
 
 def _ensure_initialised(where: Place) -> None:

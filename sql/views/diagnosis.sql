@@ -12,8 +12,9 @@ with worker as (
        and t.unowned_since < clock_timestamp() - interval '5 seconds'
      group by f.name
 )
-select format('no worker is running, %s tasks wait', (select count(*) from jeet_internal.task t
-              join jeet_internal.function f on f.id = t.function_id where f.status = 'running' and t.status = 'running')) as observation,
+select (select format(case count(*) when 1 then 'no worker is running, 1 task waits' else 'no worker is running, %s tasks wait' end, count(*))
+          from jeet_internal.task t
+              join jeet_internal.function f on f.id = t.function_id where f.status = 'running' and t.status = 'running') as observation,
        'worker processes ended, or were never started, or cannot reach the database' as likely_cause,
        case when w.last_seen is null then 'no worker is known'
             else format('last heartbeat of any worker: %s', date_trunc('second', w.last_seen)) end as evidence,
@@ -31,13 +32,13 @@ select 'no coordinator leads', 'no coordinator process is running, or none can r
  where exists (select from jeet_internal.function)
    and not exists (select from jeet_internal.leader l where l.heartbeat_at > clock_timestamp() - interval '10 seconds')
 union all
-select format('%s tasks of %s have no owner', g.tasks, g.name), 'workers are alive but do not take them, or the coordinator does not assign them',
+select format(case g.tasks when 1 then '%s task of %s has no owner' else '%s tasks of %s have no owner' end, g.tasks, g.name), 'workers are alive but do not take them, or the coordinator does not assign them',
        format('longest without owner since %s', date_trunc('second', g.since)), 'look at the coordinator''s log', g.since
   from waiting g, worker w
  where w.alive > 0
 union all
 select format('partition %s of %s is halted', t.partition, f.name), 'an event failed and the function says onError: halt, or events were lost to retention',
-       coalesce(t.halt_reason, 'no reason was recorded'), format('mend the function and deploy it, then: jeet resume %s', f.name), t.committed_at
+       coalesce(t.halt_reason, 'no reason was recorded'), format('mend the function and deploy it; where the cause is gone, let it try again: jeet resume %s', f.name), t.committed_at
   from jeet_internal.task t join jeet_internal.function f on f.id = t.function_id
  where t.status = 'halted'
 union all

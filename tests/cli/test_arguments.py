@@ -141,7 +141,7 @@ def test_json_prints_the_facts_as_one_object(capfdbinary: pytest.CaptureFixture[
         (["probe"], "needs NAME: a name"),
         (["feed"], "jeet feed needs --lines=LINES: events to take"),
         (["probe", "x", "--txt=1"], "did you mean --text?"),
-        (["probe", "x", "y", "z"], "no further argument 'z'"),
+        (["probe", "x", "y", "z"], 'no further argument "z"'),
         (["probe", "x", "--count=1e5"], "--count must be a whole number"),
         (["probe", "x", "--count=1_000"], "--count must be a whole number"),
         (["probe", "x", "--ratio=nan"], "--ratio must be a number"),

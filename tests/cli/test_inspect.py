@@ -62,9 +62,9 @@ def test_state_is_listed_by_collection_by_key_and_for_one_key(deployed: psycopg.
         assert [row["value"] for row in facts(capsys, "state", "totals", "totals", key)] == [{"of": key}]
     code, _, error = jeet(capsys, "state", "totals", "totals", "missing")
     assert code == 1
-    assert "no state totals['missing']" in error
+    assert 'no state totals["missing"]' in error
     code, _, error = jeet(capsys, "state", "totals", "missing")
-    assert (code, error) == (1, "jeet: totals has no collection 'missing'; those it has: jeet state totals\n")
+    assert (code, error) == (1, 'jeet: totals has no collection "missing"; those it has: jeet state totals\n')
     deployed.execute("truncate jeet_internal.state")
     assert jeet(capsys, "state", "totals", "totals")[:2] == (0, "totals has no state in totals\n")
 
@@ -80,7 +80,7 @@ def test_a_function_that_does_not_exist_is_named_with_the_nearest(
 ) -> None:
     for command in ("state", "lag", "logs"):
         code, _, error = jeet(capsys, command, "total")
-        assert (code, error) == (1, "jeet: no function 'total'; did you mean totals?\n")
+        assert (code, error) == (1, 'jeet: no function "total"; did you mean totals?\n')
 
 
 def test_lag_has_a_row_for_each_task(deployed: psycopg.Connection, capsys: Captured) -> None:

@@ -36,6 +36,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal, ParamSpec, TypeVar, Union, get_args, get_origin, get_type_hints
 
+from jeet.cli.output import quoted
 from jeet.errors import UsageError
 
 LITERAL = "\x1e"
@@ -69,7 +70,7 @@ class Parameter:
         if get_origin(self.kind) is Literal:
             choices = [str(choice) for choice in get_args(self.kind)]
             if text not in choices:
-                raise UsageError(f"{self.typed} must be one of {', '.join(choices)}, not {text!r}")
+                raise UsageError(f"{self.typed} must be one of {', '.join(choices)}, not {quoted(text)}")
             return text
         if self.kind is bool:
             return self._truth(text)
@@ -83,7 +84,7 @@ class Parameter:
 
     def _truth(self, text: str) -> bool:
         if text.lower() not in ("true", "false"):
-            raise UsageError(f"{self.typed} is on or off and takes no value (got {text!r})")
+            raise UsageError(f"{self.typed} is on or off and takes no value (got {quoted(text)})")
         return text.lower() == "true"
 
     def _number(self, text: str, parse: Callable[[str], Any], expected: str) -> Any:
@@ -92,7 +93,7 @@ class Parameter:
             if not math.isfinite(value):
                 raise ValueError(text)
         except (ValueError, OverflowError):
-            raise UsageError(f"{self.typed} must be {expected}, not {text!r}") from None
+            raise UsageError(f"{self.typed} must be {expected}, not {quoted(text)}") from None
         return value
 
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from jeet.cli.command import command
 from jeet.cli.group import Group
-from jeet.cli.output import Done, Record, Table
+from jeet.cli.output import Done, Record, Table, counted
 from jeet.errors import UsageError
 
 if TYPE_CHECKING:
@@ -289,8 +289,9 @@ class Functions(Group):
 
         gone = lifecycle.delete(self.db, name)
         return Done(
-            f"deleted {gone.name}: {gone.tasks} tasks, {gone.state_entries} state entries,"
-            f" {gone.open_dead_letters} open dead letters; its streams are still there",
+            f"deleted {gone.name}: {counted(gone.tasks, 'task')},"
+            f" {counted(gone.state_entries, 'state entry', 'state entries')},"
+            f" {counted(gone.open_dead_letters, 'open dead letter')}; its streams are still there",
             asdict(gone),
         )
 

@@ -10,7 +10,7 @@ from typing import Annotated, Any, Literal
 
 from jeet.cli.command import command
 from jeet.cli.group import Group
-from jeet.cli.output import Record, Table
+from jeet.cli.output import Record, Table, quoted
 from jeet.errors import NotFound, UsageError
 
 LEVELS = ("debug", "info", "warning", "error")
@@ -88,13 +88,13 @@ class Inspect(Group):
                 limit=limit + 1,
             )
             if not table.rows and not self._knows_collection(name, collection):
-                raise NotFound(f"{name} has no collection {collection!r}; those it has: jeet state {name}")
+                raise NotFound(f"{name} has no collection {quoted(collection)}; those it has: jeet state {name}")
             if len(table.rows) > limit:
                 self.out.note(f"the first {limit} keys; more with --limit")
             return Table(table.columns, table.rows[:limit], table.empty)
         found = self._table("cli_state_key", "", function=name, collection=collection, key=key)
         if not found.rows:
-            raise NotFound(f"{name} has no state {collection}[{key!r}]; its keys: jeet state {name} {collection}")
+            raise NotFound(f"{name} has no state {collection}[{quoted(key)}]; its keys: jeet state {name} {collection}")
         return found
 
     @command
@@ -178,7 +178,7 @@ class Inspect(Group):
         if function not in names:
             near = difflib.get_close_matches(function, names, n=1)
             hint = f"did you mean {near[0]}?" if near else "see: jeet functions"
-            raise NotFound(f"no function {function!r}; {hint}")
+            raise NotFound(f"no function {quoted(function)}; {hint}")
 
     def _rows(self, query_name: str, **values: object) -> list[dict[str, Any]]:
         table = self._table(query_name, "", **values)

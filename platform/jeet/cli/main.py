@@ -21,7 +21,7 @@ from typing import Any
 
 from jeet.cli.command import LITERAL, Call, Parameter, is_command, parameters
 from jeet.cli.group import Group
-from jeet.cli.output import Output, Unwritable, discard_stdout, sentence, visible
+from jeet.cli.output import Output, Unwritable, discard_stdout, quoted, sentence, visible
 from jeet.cli.refusals import refusal
 from jeet.errors import JeetError, UsageError
 
@@ -119,7 +119,7 @@ def _find(argv: list[str], out: Output) -> tuple[list[str], Command, list[str]]:
         name = argv[1].replace("-", "_")
         if name not in commands:
             raise UsageError(
-                f"no command {argv[0]} {argv[1]!r}{_nearest(argv[1], commands)}; see jeet {argv[0]} --help"
+                f"no command {argv[0]} {quoted(argv[1])}{_nearest(argv[1], commands)}; see jeet {argv[0]} --help"
             )
         return [argv[0], name], getattr(group(out), commands[name]), argv[2:]
     known: list[str] = list(NESTED)
@@ -128,7 +128,7 @@ def _find(argv: list[str], out: Output) -> tuple[list[str], Command, list[str]]:
         if word in commands:
             return [word], getattr(group(out), commands[word]), argv[1:]
         known.extend(commands)
-    raise UsageError(f"no command {argv[0]!r}{_nearest(argv[0], known)}; see jeet --help")
+    raise UsageError(f"no command {quoted(argv[0])}{_nearest(argv[0], known)}; see jeet --help")
 
 
 def _name_arguments(name: str, spec: tuple[Parameter, ...], words: list[str]) -> list[str]:
@@ -190,7 +190,7 @@ def _name_arguments(name: str, spec: tuple[Parameter, ...], words: list[str]) ->
         if parameter.required and parameter.name not in values:
             raise UsageError(f"jeet {name} needs {parameter.typed}={parameter.name.upper()}: {parameter.help}")
     if rest:
-        raise UsageError(f"jeet {name} takes no further argument {visible(rest[0])!r}; see jeet {name} --help")
+        raise UsageError(f"jeet {name} takes no further argument {quoted(rest[0])}; see jeet {name} --help")
     return [*(f"--{argument}={text}" for argument, text in values.items()), *(LITERAL + text for text in many)]
 
 

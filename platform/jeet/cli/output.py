@@ -118,7 +118,6 @@ class Output:
         )
 
     def _table(self, table: Table) -> None:
-        from rich.measure import Measurement
         from rich.table import Table as RichTable
         from rich.text import Text
 
@@ -126,26 +125,27 @@ class Output:
             self._line(table.empty)
             return
         console = self._console()
+        texts = [[visible(text_of(value)) for value in row] for row in table.rows]
+        widths = _widths([table.columns, *texts], console.width)
+        if widths is None:
+            self._entries(table.columns, texts)
+            return
         numeric = [all(isinstance(row[i], int | float | None) for row in table.rows) for i in range(len(table.columns))]
-        grid = RichTable(box=None, pad_edge=False, header_style="bold", padding=(0, 2, 0, 0))
-        for name, right in zip(table.columns, numeric, strict=True):
-            grid.add_column(Text(name), justify="right" if right else "left", overflow="fold")
-        for row in table.rows:
-            grid.add_row(*[Text(visible(text_of(value))) for value in row])
-        # Where even columns as narrow as their longest word do not fit side by side, words would be cut to pieces.
-        if Measurement.get(console, console.options.update(max_width=100_000), grid).minimum > console.width:
-            self._entries(table)
-        else:
-            self._print(console, grid)
+        grid = RichTable(box=None, pad_edge=False, header_style="bold", padding=(0, _GAP, 0, 0))
+        for name, right, width in zip(table.columns, numeric, widths, strict=True):
+            grid.add_column(Text(name), justify="right" if right else "left", width=width)
+        for row in texts:
+            grid.add_row(*[Text(text) for text in row])
+        self._print(console, grid)
 
-    def _entries(self, table: Table) -> None:
+    def _entries(self, columns: Sequence[str], texts: Sequence[Sequence[str]]) -> None:
         """The rows one below the other, a value a line."""
-        width = max(len(name) for name in table.columns) + 1
-        for number, row in enumerate(table.rows):
+        width = max(len(name) for name in columns) + 1
+        for number, row in enumerate(texts):
             if number:
                 self._line("")
-            for name, value in zip(table.columns, row, strict=True):
-                self._line(f"{visible(name) + ':':<{width}}  {visible(text_of(value))}")
+            for name, text in zip(columns, row, strict=True):
+                self._line(f"{name + ':':<{width}}  {text}")
 
     def _record(self, record: Record) -> None:
         width = max((len(name) for name in record.values), default=0)
@@ -166,6 +166,27 @@ class Output:
             self._line(line.rstrip() if not self.is_terminal else line)
 
 
+def _widths(rows: Sequence[Sequence[str]], room: int) -> list[int] | None:
+    """How wide each column is, so that all fit side by side and no word is cut; None if they cannot."""
+    from rich.cells import cell_len
+
+    columns = list(zip(*rows, strict=True))
+    natural = [max(cell_len(text) for text in column) for column in columns]
+    widths = [max(cell_len(word) for text in column for word in text.split(" ")) for column in columns]
+    spare = room - sum(widths) - _GAP * (len(widths) - 1)
+    if spare < 0:
+        return None
+    if spare >= sum(natural) - sum(widths):
+        return natural
+    for _ in range(spare):  # to the column that would need most lines
+        widest = max(range(len(widths)), key=lambda column: natural[column] / max(widths[column], 1))
+        widths[widest] += 1
+    return widths
+
+
+_GAP = 2
+
+
 def sentence(error: OSError) -> str:
     """What the operating system says, without its number: `events.ndjson: No such file or directory`."""
     what = re.sub(r"\[Errno -?\d+\] ", "", " ".join(str(error).split()))
@@ -183,6 +204,11 @@ def discard_stdout() -> None:
 
 _CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029\u202a-\u202e\u2066-\u2069\ud800-\udfff]")
 _CONTROL_IN_LINES = re.compile(r"[\x00-\x09\x0b-\x1f\x7f-\x9f\u2028\u2029\u202a-\u202e\u2066-\u2069\ud800-\udfff]")
+
+
+def quoted(text: str) -> str:
+    """A name or text that somebody typed, set off from the words around it."""
+    return json.dumps(text, ensure_ascii=False)
 
 
 def counted(number: int, one: str, many: str | None = None) -> str:

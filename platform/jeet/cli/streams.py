@@ -9,7 +9,7 @@ from typing import Annotated
 
 from jeet.cli.command import command
 from jeet.cli.group import Group
-from jeet.cli.output import Done, Table, counted
+from jeet.cli.output import Done, Table, counted, quoted
 from jeet.errors import NotFound, UsageError
 
 
@@ -100,7 +100,7 @@ class Streams(Group):
         With --json each line tells partition, offset, key, headers and time as well, with the event as `value`.
         """
         if start not in ("earliest", "latest") and not (start.isascii() and start.isdigit() and len(start) < 19):
-            raise UsageError(f"--start must be earliest, latest or an offset, not {start!r}")
+            raise UsageError(f"--start must be earliest, latest or an offset, not {quoted(start)}")
         if limit is not None and limit < 0:
             raise UsageError(f"--limit must not be below 0, not {limit}")
         from jeet.cli import tailing

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from datetime import UTC, datetime, timedelta
 
+from jeet.cli.output import quoted
 from jeet.errors import UsageError
 
 _UNITS = {"ms": 0.001, "s": 1, "m": 60, "h": 3600, "d": 86400}
@@ -23,4 +24,4 @@ def since(text: str, now: datetime) -> datetime:
             return moment if moment.tzinfo else moment.replace(tzinfo=UTC)
         except ValueError:
             pass
-    raise UsageError(f"{text!r} is not a time: use 90s, 10m, 2h or 7d (ago), or a date such as 2026-01-31T12:00")
+    raise UsageError(f"{quoted(text)} is not a time: use 90s, 10m, 2h or 7d (ago), or a date such as 2026-01-31T12:00")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import dataclass
 
 import psycopg
@@ -44,7 +45,9 @@ def create_stream(
     try:
         row = db.execute(query("create_stream"), values).fetchone()
     except psycopg.errors.NumericValueOutOfRange as error:
-        raise UsageError(f"stream {name!r}: a number is too large: {error.diag.message_primary}") from error
+        raise UsageError(
+            f"stream {json.dumps(name, ensure_ascii=False)}: a number is too large: {error.diag.message_primary}"
+        ) from error
     except psycopg.Error as error:
         if error.sqlstate in REFUSED:
             raise UsageError(str(error.diag.message_primary)) from error
