@@ -65,8 +65,13 @@ def test_a_redrive_is_queued_once_and_done_when_its_commit_is(db: psycopg.Connec
     again = deadletters.redrive(db, function="f")
     assert (again.queued, again.waiting) == (1, 1)
     assert deadletters.letter(db, first).queued
+    third = fail(db, 1, 2)
+    assert [each.id for each in deadletters.letters(db, status="queued")] == [second, first]
+    assert [each.id for each in deadletters.letters(db, status="open")] == [third, second, first]
+    assert deadletters.drop(db, number=third) == 1
     commit_redrive(db, 1, [first, second], [first])
     assert [(each.id, each.status) for each in deadletters.letters(db, status=None)] == [
+        (third, "dropped"),
         (second, "open"),
         (first, "redriven"),
     ]

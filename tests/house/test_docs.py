@@ -64,6 +64,19 @@ def test_every_link_between_pages_leads_somewhere(page: Path) -> None:
         assert (page.parent / target).exists(), target
 
 
+def test_every_command_that_a_remedy_names_exists() -> None:
+    """In messages and in the view jeet.diagnosis: what follows a colon, semicolon or backtick there is to be typed."""
+    named: dict[str, str] = {}
+    for path in [*(ROOT / "platform" / "jeet").rglob("*.py"), *(ROOT / "sql").rglob("*.sql")]:
+        text = re.sub(r"\"\n\s*f?\"", "", path.read_text())  # strings that go on in the next line
+        for word in re.findall(r"(?:: |; |`)jeet ([a-z_]+)", text):
+            named.setdefault(word, path.name)
+    assert {"deploy", "status", "dlq", "worker", "migrate"} <= set(named)
+    for word, file in named.items():
+        if word not in (*NESTED, "tables"):
+            assert _find([word], Output())[0] == [word], file
+
+
 def test_the_examples_open_with_what_they_take_and_emit() -> None:
     examples = sorted((ROOT / "functions").rglob("*.js"))
     assert len(examples) >= 14

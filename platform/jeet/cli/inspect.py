@@ -72,7 +72,8 @@ class Inspect(Group):
     ) -> Table:
         """Show a function's state as it is committed now.
 
-        With a key, every task that holds that key is listed with its partition. What has expired is not shown.
+        With a key, every task that holds that key is listed with its partition. What has expired is not shown. A
+        function, collection or key that is not there is an error; a collection that is empty now is not.
         """
         self._must_exist(name)
         if limit < 1:

@@ -247,7 +247,7 @@ def _unexpected(error: Exception) -> str:
     while isinstance(error, ExceptionGroup):
         error = error.exceptions[0]
     refused = refusal(error)
-    text = refused or " ".join(str(error).split())
+    text = refused or (sentence(error) if isinstance(error, OSError) else " ".join(str(error).split()))
     module = type(error).__module__
     if os.environ.get("JEET_LOG_LEVEL", "").lower() == "debug":
         import traceback
@@ -257,10 +257,8 @@ def _unexpected(error: Exception) -> str:
         return without_secrets(text)
     if module.startswith("psycopg") and type(error).__name__ == "OperationalError":
         return without_secrets(_no_database(text))
-    if module.startswith("asyncpg") and str(getattr(error, "sqlstate", ""))[:2] in ("08", "28", "3D", "57"):
-        return without_secrets(_no_database(text))
     if isinstance(error, OSError):
-        return without_secrets(sentence(error))
+        return without_secrets(text)
     return without_secrets(f"{type(error).__name__}: {text} (JEET_LOG_LEVEL=debug shows where)")
 
 

@@ -8,7 +8,7 @@ _REMEDIES = {
         "let JEET_DATABASE_URL name the primary, and see default_transaction_read_only",
     ),
     "57014": ("the database cancelled a statement", "run it again; if it is cancelled again, raise statement_timeout"),
-    "55P03": ("the database waited for a lock in vain", "run it again; jeet doctor names who holds it"),
+    "55P03": ("the database waited for a lock in vain", "run it again; jeet status names transactions that stay open"),
     "42501": ("this login may not do that", "use one that has the role for it: docs/security.md says which"),
     "53100": ("the database's disk is full", "make room there, and run it again"),
     "53200": ("the database is out of memory", "run it again; if it repeats, give the server more"),
@@ -24,7 +24,7 @@ _CLASSES = {
     "28": ("the database does not let this login in", "check JEET_DATABASE_URL"),
     "3D": ("the database is not there", "check JEET_DATABASE_URL"),
     "53": ("the database is short of something", "see its log, and run it again"),
-    "57": ("the database ended the connection", "run it again once it is back: jeet status"),
+    "57": ("the database ended the connection", "run it again once it is back"),
 }
 _ELSE = ("the database refused", "JEET_LOG_LEVEL=debug shows where")
 
