@@ -95,7 +95,6 @@ def test_only_settings_reads_the_environment() -> None:
     assert readers <= {
         "settings.py",
         "embedded.py",
-        "embedded_install.py",
         "up.py",
         "trial.py",
         "cli/main.py",
