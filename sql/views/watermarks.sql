@@ -1,7 +1,7 @@
 -- How far event time has come in each task that goes by it, and who holds it back. A source of a task is a stream that it
 -- reads or, behind an internal stream, a task of the stage that writes it; the rules are those of jeet/task/watermark.py.
 create or replace view jeet.watermarks as
-with timed as (
+with recursive timed as (
     select t.id, t.function_id, f.name as function, t.stage, t.partition, t.clock, t.watermark, t.watermark_at, t.late,
            g.version, g.inputs, g.plan, (g.plan ->> 'idle_ms')::float8 * interval '1 millisecond' as idle
       from jeet_internal.function f
@@ -14,6 +14,26 @@ with timed as (
      cross join lateral unnest(t.inputs) with ordinality i (stream_id, n)
      cross join lateral jsonb_array_elements(t.plan -> 'inputs') with ordinality p (input, n)
      where p.n = i.n and not (p.input ->> 'table')::boolean
+), above as (  -- stages from which events come to `below`, over any number of others
+    select g.function_id, g.version, g.stage as below, u.stage
+      from jeet_internal.stage g
+      join jeet_internal.stream s on s.id = any (g.inputs) and s.internal
+      join jeet_internal.stage u on u.function_id = g.function_id and u.version = g.version and s.id = any (u.outputs)
+    union
+    select a.function_id, a.version, a.below, u.stage
+      from above a
+      join jeet_internal.stage g on g.function_id = a.function_id and g.version = a.version and g.stage = a.stage
+      join jeet_internal.stream s on s.id = any (g.inputs) and s.internal
+      join jeet_internal.stage u on u.function_id = g.function_id and u.version = g.version and s.id = any (u.outputs)
+), standing as (
+    select t.id, t.function_id, t.version, t.stage, t.partition, t.watermark, t.committed_at,
+           t.clock is not distinct from t.watermark
+           and not exists (select from jeet_internal.checkpoint c
+                             join jeet_internal.head h on h.stream_id = c.stream_id and h.partition = t.partition
+                            where c.task_id = t.id and c.stream_id = any (g.inputs) and h.head > c.next_offset) as done
+      from jeet_internal.function f
+      join jeet_internal.task t on t.function_id = f.id
+      join jeet_internal.stage g on g.function_id = f.id and g.version = f.version and g.stage = t.stage
 ), source as (
     select i.id, s.name as name, c.watermark, i.clock,
            h.head <= c.next_offset and (c.watermark is null or c.committed_at <= clock_timestamp() - i.idle) as rests
@@ -25,14 +45,16 @@ with timed as (
     union all
     select i.id, format('stage %s partition %s', u.stage, u.partition),
            u.watermark - (m.plan ->> 'hold_ms')::float8 * interval '1 millisecond', i.clock,
-           u.clock is not distinct from u.watermark
-           and (u.watermark is null or u.committed_at <= clock_timestamp() - i.idle)
-           and not exists (select from jeet_internal.checkpoint c
-                             join jeet_internal.head h on h.stream_id = c.stream_id and h.partition = u.partition
-                            where c.task_id = u.id and c.stream_id = any (m.inputs) and h.head > c.next_offset)
+           -- Who has stages above is no more at rest than they are (read_clocks.sql).
+           u.done and (u.watermark is null or u.committed_at <= clock_timestamp() - i.idle)
+           and not exists (select from above a
+                             join standing v on v.function_id = a.function_id and v.stage = a.stage
+                            where a.function_id = i.function_id and a.version = i.version and a.below = u.stage
+                              and not (v.done and (v.watermark is null
+                                                   or u.watermark is not null and v.committed_at <= clock_timestamp() - i.idle)))
       from input i
       join jeet_internal.stage m on m.function_id = i.function_id and m.version = i.version and i.stream_id = any (m.outputs)
-      join jeet_internal.task u on u.function_id = i.function_id and u.stage = m.stage
+      join standing u on u.function_id = i.function_id and u.stage = m.stage
      where i.internal
 )
 select t.function, t.stage, t.partition, t.watermark,

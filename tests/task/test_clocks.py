@@ -9,7 +9,9 @@ from typing import Any
 
 import psycopg
 import pytest
+from asyncpg import Connection
 
+from jeet.db.sql import query
 from jeet.ids import TaskId
 from jeet.plan import StageInput, StageOutput, StagePlan
 from jeet.sandbox.call import BatchInput, BatchResult
@@ -134,6 +136,30 @@ async def test_a_later_stage_goes_by_the_tasks_of_the_stage_before(
         await clocks.look_again()
         assert task.time is not None
         assert task.time.clock_ms == reached
+
+
+async def test_who_has_stages_above_is_no_more_at_rest_than_they_are(
+    data: Connection, db: psycopg.Connection[Any], second: Deployed
+) -> None:
+    """Else a later stage runs ahead of what it is still to get: at the start, from tasks that got nothing yet."""
+
+    async def told() -> tuple[float | None, bool]:
+        row = await data.fetchrow(query("read_clocks"), [], [second.function], [1])
+        ((_, _, _, age_ms, done, _),) = json.loads(row["upstream"])
+        return age_ms, done
+
+    assert await told() == (None, True)  # nobody has seen anything, and nothing waits
+    waits(db, 1, 1)
+    assert await told() == (None, False)
+    waits(db, 1, 0)
+    first_stage(db, 0, 1000)
+    assert (await told())[1] is False  # a watermark is on its way to it
+    db.execute("update jeet_internal.task set clock = to_timestamp(1), watermark = to_timestamp(1),"
+               " committed_at = clock_timestamp() - interval '1 day' where stage = 1")  # fmt: skip
+    age_ms, done = await told()
+    assert done
+    assert age_ms is not None
+    assert age_ms < LONG_MS  # the stage above has only just gone on
 
 
 async def test_no_statement_is_sent_where_no_task_goes_by_event_time(
