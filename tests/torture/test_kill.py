@@ -73,6 +73,7 @@ def test_one_of_two_workers_killed_under_load_is_taken_over_and_totals_stay_exac
                 cluster.wait_balanced("totals", workers=2)
         cluster.drain("totals")
         check_exact(cluster.db, generator)
+        assert cluster.log_of("coordinator").count("worker disconnected") == rounds
     record_property("takeover_median_s", round(statistics.median(takeovers_s), 3))
     record_property("takeover_max_s", round(max(takeovers_s), 3))
     print(f"takeover s: median {statistics.median(takeovers_s):.3f} max {max(takeovers_s):.3f} of {len(takeovers_s)}")
