@@ -76,6 +76,7 @@ def test_an_input_that_is_empty_holds_from_the_moment_in_which_something_waits_i
 def test_an_idle_input_is_awake_once_something_was_read_from_it() -> None:
     time = InputTime(delay_ms=5, highest_ms=100, idle=True)
     assert advanced(50, time.standings(has_more=False)) == 100
+    assert advanced(50, time.standings(has_more=True)) == 95
     time.saw(70)
     assert time.standings(has_more=False) == (Standing(95, 100),)
 
@@ -100,6 +101,38 @@ def test_what_waits_to_count_is_not_put_off_by_what_is_heard_later() -> None:
     assert time.watermark_ms == 100
     time.read_to(Offset(30))
     assert time.watermark_ms == 300
+
+
+def test_who_rested_holds_the_clock_where_it_is_until_what_it_wrote_since_is_read() -> None:
+    """Else a task that is slow to read one of its inputs is led past it by the others, and finds it late."""
+    time = InputTime(internal=True)
+    time.heard(Offset(0), [resting(None), resting(40)])
+    time.read_to(Offset(0))
+    assert advanced(30, [awake(100), *time.standings(has_more=False)]) == 100
+    time.heard(Offset(10), [awake(90), resting(40)])
+    assert advanced(30, [awake(100), *time.standings(has_more=True)]) == 30
+    time.read_to(Offset(10))
+    assert advanced(30, [awake(100), *time.standings(has_more=True)]) == 90
+
+
+def test_who_went_on_and_rests_again_is_known_when_what_it_wrote_is_read() -> None:
+    time = InputTime(internal=True)
+    time.heard(Offset(0), [resting(40)])
+    time.read_to(Offset(0))
+    for head in (5, 10):
+        time.heard(Offset(head), [resting(40 + head)])
+    time.read_to(Offset(5))
+    assert advanced(30, [awake(100), *time.standings(has_more=True)]) == 30
+    time.read_to(Offset(10))
+    assert advanced(30, [awake(100), *time.standings(has_more=True)]) == 100
+
+
+def test_who_rests_all_the_while_holds_nothing_though_others_write() -> None:
+    time = InputTime(internal=True)
+    for head in (0, 10, 20, 30):
+        time.heard(Offset(head), [awake(90 + head), resting(40)])
+    time.read_to(Offset(10))
+    assert advanced(30, [awake(200), *time.standings(has_more=True)]) == 90
 
 
 MAKER = Maker(stage=0, hold_ms=20)

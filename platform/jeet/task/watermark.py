@@ -6,7 +6,8 @@ comes to the highest time that was seen. Who wakes up holds again once it has ca
 events are as late as the clock says, and the clock does not wait for them. Of whom no event's time is known yet, but
 something waits, the clock waits where it is.
 An input that another stage makes is as far as the tasks of that stage, each by the same rules. What they had come to
-counts once everything is committed that they had written by then.
+counts once everything is committed that they had written by then; that one rested counts no more once it is heard to
+have gone on, as what it wrote since may still wait to be read.
 Units: `_ms` is event time in milliseconds since the epoch.
 """
 
@@ -88,7 +89,7 @@ class InputTime:
     @property
     def watermark_ms(self) -> float | None:
         if self.internal:
-            held_ms = held_to(None, self.upstream or ())
+            held_ms = held_to(None, self._makers())
             return held_ms if held_ms is not None and held_ms > EARLIEST_MS else None
         return None if self.highest_ms is None else self.highest_ms - self.delay_ms
 
@@ -96,9 +97,20 @@ class InputTime:
         if self.ended:
             return _ENDED
         if self.internal:
-            return _UNKNOWN if self.upstream is None else self.upstream
-        empty = self.highest_ms is None and not has_more
-        return (Standing(self.watermark_ms, self.highest_ms, rests=self.idle or empty),)
+            return self._makers()
+        rests = not has_more and (self.idle or self.highest_ms is None)
+        return (Standing(self.watermark_ms, self.highest_ms, rests),)
+
+    def _makers(self) -> Sequence[Standing]:
+        if self.upstream is None:
+            return _UNKNOWN
+        later = [heard for _, heard in filter(None, (self._unread, self._newest))]
+        if any(len(heard) != len(self.upstream) for heard in later):
+            return _UNKNOWN
+        return [
+            Standing(None, None) if each.rests and any(heard[n] != each for heard in later) else each
+            for n, each in enumerate(self.upstream)
+        ]
 
     def heard(self, head: Offset, upstream: Sequence[Standing]) -> None:
         """As of one moment: the input's head, and where those had come to that write it."""
