@@ -23,7 +23,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "db": BASE,
     "sandbox": {"errors", "limits", "plan"},
     "stream": BASE | {"db"},
-    "task": BASE | {"db", "stream", "sandbox", "control.lease", "control.membership"},
+    "task": BASE | {"db", "stream", "sandbox", "control.lease", "control.membership", "observe.figures"},
     "control": BASE | {"db", "stream", "sandbox"},
     "observe": BASE | {"db", "stream"},
     "embedded": {"errors", "settings", "embedded_install"},

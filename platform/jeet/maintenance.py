@@ -33,6 +33,10 @@ log = logger(__name__)
 
 SLICE = 1000
 """rows that one statement may delete"""
+_MINUTES_H = 2.0
+"""how long figures are kept by the minute"""
+_STATE_PAGES = 2000
+"""of the table of state that are read to estimate its size: 16 MB"""
 # A job gives way: it would rather be late than keep somebody waiting.
 _SESSION = {"lock_timeout": "200ms", "statement_timeout": "60s"}
 
@@ -57,6 +61,8 @@ def jobs(settings: Settings) -> tuple[Job, ...]:
         Job("workers", settings.maintenance_s, forget_lost_workers),
         Job("retention", settings.maintenance_s, drop_segments),
         Job("streams", settings.maintenance_s, drop_streams),
+        Job("figures", settings.maintenance_s, roll_up_figures),
+        Job("state_size", 10 * settings.maintenance_s, measure_state),
     )
 
 
@@ -97,6 +103,21 @@ async def drop_segments(db: asyncpg.Connection, settings: Settings) -> int:
 async def drop_streams(db: asyncpg.Connection, settings: Settings) -> int:
     """Remove the streams between stages that functions have let go of."""
     return await retention.drop_streams(db)
+
+
+async def roll_up_figures(db: asyncpg.Connection, settings: Settings) -> int:
+    """Turn minutes of figures into hours, and forget what is too old."""
+    total = await _in_slices(db, "maintenance_roll_up_figures", _MINUTES_H)
+    total += await _in_slices(db, "maintenance_expire_figures", settings.figures_h)
+    total += await _in_slices(db, "maintenance_expire_lease_changes", settings.figures_h)
+    total += await _in_slices(db, "maintenance_expire_hot_keys", _MINUTES_H)
+    total += await _in_slices(db, "maintenance_expire_positions")
+    return total + await _in_slices(db, "maintenance_expire_state_sizes")
+
+
+async def measure_state(db: asyncpg.Connection, settings: Settings) -> int:
+    """Estimate how much state each collection holds."""
+    return int(await db.fetchval(query("maintenance_measure_state"), _STATE_PAGES))
 
 
 async def _in_slices(db: asyncpg.Connection, name: str, *values: object) -> int:

@@ -16,6 +16,7 @@ from jeet.errors import SettingsError
 
 LogFormat = Literal["text", "json"]
 LogLevel = Literal["debug", "info", "warning", "error"]
+OnOff = Literal["on", "off"]
 
 
 ROOT_HOME = Path("/var/lib/jeet")
@@ -83,8 +84,12 @@ class Settings:
     """how often the other maintenance jobs run"""
     checkpoint_history_h: float = 168.0
     """how long it is known where each task stood"""
+    figures_h: float = 168.0
+    """how long figures are kept: by the minute for two hours, then by the hour"""
     lost_worker_h: float = 1.0
     """how long a lost worker is still listed"""
+    figures: OnOff = "on"
+    """whether workers count what their tasks do; off: no rates, shares, hot keys or history of tasks"""
     log_format: LogFormat = "text"
     """form of the processes' own log lines on stderr"""
     log_level: LogLevel = "info"
@@ -154,4 +159,5 @@ _PARSERS: dict[str, tuple[Callable[[str], Any], str]] = {
     "int": (int, "a whole number"),
     "LogFormat": _one_of(LogFormat),
     "LogLevel": _one_of(LogLevel),
+    "OnOff": _one_of(OnOff),
 }

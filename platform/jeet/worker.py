@@ -13,7 +13,7 @@ import contextlib
 import os
 import signal
 import socket
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from importlib.metadata import PackageNotFoundError, version
 from random import Random
 from typing import Any
@@ -30,11 +30,14 @@ from jeet.control.membership import Identity, Membership
 from jeet.db.connect import DRIVER_ERRORS
 from jeet.db.migrate import SchemaMismatch, check_schema
 from jeet.errors import StopWorker, UsageError
+from jeet.observe.collector import Collector, Look
+from jeet.observe.figures import Figures
 from jeet.own_task import in_own_task
 from jeet.sandbox.engine import Engine, make_room_for_guests
 from jeet.sandbox.plugin import BUILT_IN, Plugin
 from jeet.settings import Settings
 from jeet.task.clocks import Clocks
+from jeet.task.data import DataConnection
 from jeet.task.lane import Lane, LaneSettings
 from jeet.task.loop import LoopSettings, TaskLoop
 from jeet.task.pause import pause
@@ -51,6 +54,8 @@ _STEADY_S = 10.0
 """an incarnation that lived for longer was well: what ends it is news"""
 _STUCK_S = 30.0
 """an incarnation that is lost must have ended by then"""
+_LAST_WORD_S = 1.0
+"""how long a worker that ends may take to tell what its tasks did last"""
 PROCESS_NAME = "jeet-worker"
 """what `pgrep jeet-worker` finds; no other process of Jeet's bears it"""
 
@@ -80,6 +85,8 @@ class Worker:
         self._clock = clock
         self._random = random or Random()
         self._process = uuid4()
+        self.figures = Figures() if settings.figures == "on" else None
+        """of all incarnations"""
         self._stop = asyncio.Event()
         self._cut = asyncio.Event()
 
@@ -179,6 +186,7 @@ class Worker:
             programs,
             self._clock,
             self._random,
+            self.figures,
         )
         task_loop.lanes = [
             Lane(str(number), self._lane_settings(), wake, task_loop.lost, clock=self._clock, random=self._random)
@@ -189,6 +197,8 @@ class Worker:
         clocks = Clocks(self._lane_settings(), task_loop.lanes, self._clock, self._random)
         task_loop.stir_clocks = clocks.stir
         tasks.append(task_loop)
+        telling = DataConnection(self._url, "jeet-worker figures", {"statement_timeout": "10000"}, 15.0)
+        collector = self._collector(owner, task_loop.lanes, telling)
         async with asyncio.TaskGroup() as group:
             looking = group.create_task(task_loop.run(), name="task loop")
             lanes = [group.create_task(lane.run(), name=f"lane {lane.name}") for lane in task_loop.lanes]
@@ -196,6 +206,8 @@ class Worker:
                 group.create_task(wake.run(), name="wake"),
                 group.create_task(clocks.run(), name="clocks"),
             ]
+            if collector is not None:
+                beside.append(group.create_task(collector.run(), name="figures"))
             await self._watch(membership, lost, self._stop, None)
             log.info("worker drains", worker=owner.worker_id)
             await membership.drain()
@@ -207,6 +219,10 @@ class Worker:
             await asyncio.wait(lanes)
             for each in beside:
                 each.cancel()
+        if collector is not None:
+            with contextlib.suppress(TimeoutError):
+                await asyncio.wait_for(collector.tell(), _LAST_WORD_S)
+        telling.terminate()
 
     async def _watch(
         self,
@@ -234,6 +250,22 @@ class Worker:
                     )
         finally:
             ended.cancel()
+
+    def _collector(self, owner: Owner, lanes: Sequence[Lane], telling: DataConnection) -> Collector | None:
+        if self.figures is None:
+            return None
+
+        def look() -> Look:
+            tasks = {task_id: task for lane in lanes for task_id, task in lane.tasks.items()}
+            return Look(
+                tasks=tasks.keys(),
+                guest_bytes=sum(task.memory_bytes for task in tasks.values()),
+                instances=sum(task.instance is not None for task in tasks.values()),
+                lanes=len(lanes),
+                busy_s=sum(lane.busy_s for lane in lanes),
+            )
+
+        return Collector(self.figures, owner.worker_id, look, telling.use, self._clock)
 
     def _lane_settings(self) -> LaneSettings:
         settings = self._settings

@@ -9,17 +9,22 @@ returns table (task_id int, function_id int, function_name text, stage int, part
 language plpgsql as $$
 #variable_conflict use_column
 declare
-    v_task int;
-    v_died boolean;
-    v_now  timestamptz;
+    v_task  int;
+    v_from  int;
+    v_since timestamptz;
+    v_epoch bigint;
+    v_died  boolean;
+    v_back  boolean;
+    v_now   timestamptz;
 begin
     foreach v_task in array (select array_agg(id order by id) from unnest(p_tasks) id) loop
         -- The row lock first: the reading of the clock and of the owner must come after the wait.
         -- An owner that did not release the task died with it, unless its process came back under a new incarnation.
-        select t.unowned_since is null and t.worker_id <> p_worker
-               and not exists (select from jeet_internal.worker gone join jeet_internal.worker here using (process)
-                                where gone.id = t.worker_id and here.id = p_worker) into v_died
+        select t.worker_id, t.unowned_since, t.epoch into v_from, v_since, v_epoch
           from jeet_internal.task t where t.id = v_task for update;
+        v_back := exists (select from jeet_internal.worker gone join jeet_internal.worker here using (process)
+                           where gone.id = v_from and here.id = p_worker);
+        v_died := v_since is null and v_from <> p_worker and not v_back;
         v_now := clock_timestamp();
         update jeet_internal.task t
            set epoch = t.epoch + 1, version = f.version, worker_id = p_worker, backend_pid = p_backend_pid,
@@ -30,6 +35,16 @@ begin
          where t.id = v_task and f.id = t.function_id and f.status <> 'paused' and t.status = 'running'
            and exists (select from jeet_internal.assignment a where a.task_id = t.id and a.worker_id = p_worker);
         if found then
+            insert into jeet_internal.lease_change (task_id, from_worker, to_worker, reason, elapsed_ms, at)
+            values (v_task,
+                    coalesce(v_from, (select l.to_worker from jeet_internal.lease_change l where l.task_id = v_task order by l.id desc limit 1)),
+                    p_worker,
+                    case when v_died then 'lost' when v_from = p_worker then 'changed' when v_from is not null then 'restarted'
+                         when v_epoch = 0 then 'deployed' else 'released' end,
+                    -- Of an owner that was lost only its last heartbeat is known.
+                    extract(epoch from v_now - coalesce(v_since, (select w.heartbeat_at from jeet_internal.worker w
+                                                                   where w.id = v_from and w.id <> p_worker))) * 1000,
+                    v_now);
             update jeet_internal.inbox i
                set begun = false, attempts = i.attempts + case when v_died then 1 else 0 end
              where i.task_id = v_task and i.begun;

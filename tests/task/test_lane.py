@@ -7,7 +7,7 @@ import itertools
 import json
 import threading
 import time
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from random import Random
@@ -48,6 +48,8 @@ class Guest:
     program: Program
     memory_bytes: int = 1 << 20
     recycle_due: bool = False
+    ticks: Sequence[int] = ()
+    slowest: tuple[int, float] | None = None
     sequence: int = 0
     closed: bool = False
 

@@ -1,5 +1,7 @@
 """What the leader refreshes each second: which streams are over their lag limit, which functions have failed.
 
+And, less often, notes of where streams and their readers stand, of which rates are made (sql/views/rates.sql).
+
 It has a session of its own, as it can wait for a lock, and the watch over workers must not.
 """
 
@@ -9,6 +11,7 @@ import asyncio
 
 import asyncpg
 
+from jeet.clock import SYSTEM_CLOCK, Clock
 from jeet.control.leadership import ANSWER_S, wait_for
 from jeet.db.sql import query
 from jeet.telemetry import logger
@@ -16,6 +19,8 @@ from jeet.telemetry import logger
 log = logger(__name__)
 
 EVERY_S = 1.0
+SAMPLE_S = 15.0
+"""how often positions are noted, of which rates are made"""
 
 
 async def refresh(db: asyncpg.Connection) -> None:
@@ -31,8 +36,12 @@ async def refresh(db: asyncpg.Connection) -> None:
         log.debug("flags are refreshed next time", error=str(error))
 
 
-async def keep_up(db: asyncpg.Connection, stop: asyncio.Event) -> None:
-    """Refresh each second until `stop`."""
+async def keep_up(db: asyncpg.Connection, stop: asyncio.Event, clock: Clock = SYSTEM_CLOCK) -> None:
+    """Refresh each second until `stop`, and note now and then where streams and their readers stand."""
+    sampled_at_s = float("-inf")
     while not await wait_for(stop, EVERY_S):
         async with asyncio.timeout(ANSWER_S):
             await refresh(db)
+            if clock.monotonic() - sampled_at_s >= SAMPLE_S:
+                sampled_at_s = clock.monotonic()
+                await db.fetchval(query("sample_positions"))

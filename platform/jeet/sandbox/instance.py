@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from typing import Protocol
@@ -107,6 +107,16 @@ class Instance:
     def memory_bytes(self) -> int:
         """Memory of the guest now."""
         return self._machine.memory_bytes()
+
+    @property
+    def ticks(self) -> Sequence[int]:
+        """Events of the last batch that ran when the engine's clock ticked: more often those that take longer."""
+        return self._machine.ticks
+
+    @property
+    def slowest(self) -> tuple[int, float] | None:
+        """The event of the last batch that was seen at ticks furthest apart, and the CPU time between them."""
+        return self._machine.slowest
 
     def close(self) -> None:
         """Free it. Closing twice does nothing."""

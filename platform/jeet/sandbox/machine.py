@@ -95,6 +95,12 @@ class Machine:
         """whether the batch's result has come: what still runs after it runs on an event's budget"""
         self._host_since = 0.0
         self._watch: list[float] = [0.0] * 5
+        self.ticks: list[int] = []
+        """events of the batch at hand that ran when the engine's clock ticked"""
+        self.slowest: tuple[int, float] | None = None
+        """of them, the one that was seen for longest, and the CPU time between"""
+        self._seen_since = (-1, 0.0)
+        """the event that ran at the last tick of this call, and the guest's CPU time when it was first seen"""
         self._slice_began: tuple[float, float] | None = None
         """when the batch's first call began: time, and the guest's CPU time"""
         self.notes: dict[str, int] = {}
@@ -312,6 +318,8 @@ class Machine:
         self._watch = [self.word(PROGRESS), 0.0, 0.0, now, cpu]
         if self._slice_began is None:
             self._slice_began = (now, cpu)
+            self.ticks, self.slowest = [], None
+        self._seen_since = (-1, 0.0)
         self._context.set_deadline(1)
 
     def begin_slice(self) -> None:
@@ -344,6 +352,8 @@ class Machine:
         self._count_wait()
         cpu = self._guest_cpu()
         event = self.word(PROGRESS)
+        if self.shares_words and budget.events is not None and 0 <= event < budget.events and not self.has_finished:
+            self._notice(int(event), cpu)
         cpu_s, wall_s = budget.cpu_s, budget.wall_s
         unseen = not self.shares_words and budget.events != 1
         if budget.events is not None and (unseen or not 0 <= event < budget.events) and not self.has_finished:
@@ -364,6 +374,14 @@ class Machine:
         if budget.slice_s is not None and self.slice_is_over(budget.slice_s, watch[3], cpu):
             self.set_word(STOP, 1.0)
         return True
+
+    def _notice(self, event: int, cpu: float) -> None:
+        self.ticks.append(event)
+        seen, since = self._seen_since
+        if event != seen:
+            self._seen_since = (event, cpu)
+        elif self.slowest is None or cpu - since > self.slowest[1]:
+            self.slowest = (event, cpu - since)
 
     def trap(self, error: wasmtime.WasmtimeError | wasmtime.Trap) -> GuestTrap:
         """What stopped the guest, as an error that names no events yet."""

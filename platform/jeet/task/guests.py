@@ -14,7 +14,7 @@ from jeet.sandbox.instance import Instance
 from jeet.sandbox.machine import SLICE_PATIENCE
 from jeet.task.running import RunningTask
 from jeet.task.state import StateConnection
-from jeet.task.turn import Turn
+from jeet.task.turn import Run, Turn
 from jeet.telemetry import logger
 
 log = logger(__name__)
@@ -80,6 +80,8 @@ class GuestThread:
         assert events is not None
         if task.instance is None:
             task.instance = task.program.instantiate(task.lease, task.state)
+            if task.figures is not None:
+                task.figures.instances += 1
         # The guest's time and the expiry that is stored start from the same reading of the clock.
         now = self._clock.monotonic()
         batch = replace(
@@ -89,7 +91,17 @@ class GuestThread:
             committed_through=task.committed_sequence,
         )
         turn.events = replace(events, batch=batch)
-        turn.outcome = task.instance.run(batch)
+        cpu_s, waited_s = time.thread_time(), task.state.waited_s
+        try:
+            turn.outcome = task.instance.run(batch)
+        finally:
+            turn.run = Run(
+                took_s=self._clock.monotonic() - now,
+                cpu_s=time.thread_time() - cpu_s,
+                state_s=task.state.waited_s - waited_s,
+                ticks=task.instance.ticks,
+                slowest=task.instance.slowest,
+            )
 
 
 def _size(outcome: object) -> int:

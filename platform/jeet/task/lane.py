@@ -17,7 +17,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from random import Random
-from typing import Any
+from typing import Any, Literal
 
 from jeet.clock import SYSTEM_CLOCK, Clock
 from jeet.errors import RetryLater, SandboxError, StopTask
@@ -31,6 +31,7 @@ from jeet.task.retry import backoff_s
 from jeet.task.running import RunningTask
 from jeet.task.share import PATIENCE_S, Waiting, how_many_to_run, how_many_to_take, is_much
 from jeet.task.state import StateConnection
+from jeet.task.tally import count_run
 from jeet.task.turn import Halt, Turn
 from jeet.task.wake import Wake
 from jeet.task.writer import Writer
@@ -102,6 +103,8 @@ class Lane:
         self._draining = False
         self._began_at: float | None = None
         """when the cycle at hand began"""
+        self.busy_s = 0.0
+        """in cycles that are over"""
         self._small = False
         """there is not much in the cycle at hand"""
         self._awake: set[RunningTask] = set()
@@ -272,6 +275,7 @@ class Lane:
             if self._writing is not None:
                 await asyncio.shield(self._writing)
         finally:
+            self.busy_s += self._clock.monotonic() - self._began_at
             self._began_at = None
             for turn in turns:
                 turn.task.in_cycle = False
@@ -285,6 +289,7 @@ class Lane:
 
     async def _prepare(self, turns: Sequence[Turn]) -> bool:
         """Whether any turn has events to run. On failure nothing is lost, the tasks only wait a little."""
+        began = self._clock.monotonic()
         try:
             async with self._reads.use() as db:
                 found = await prepare(
@@ -299,6 +304,8 @@ class Lane:
                 turn.events = None
                 self._hold_off(turn.task)
             return False
+        finally:
+            self._took(turns, "fetch_s", began)
         for task, error in found.unreadable:
             self._tell_unreadable(task, error)
             self._hold_off(task)
@@ -318,6 +325,8 @@ class Lane:
                 task.last_turn = next(_turn_numbers)
                 task.spent_s = turn.spent_s
             self._spent_s[task.lease.function_id] += turn.spent_s
+            if not turn.stale:
+                count_run(turn)
             if outcome is not None and not isinstance(outcome, BatchResult | StopTask) and not turn.stale:
                 self._tell(turn, outcome)
                 if not isinstance(outcome, SandboxError):
@@ -361,9 +370,11 @@ class Lane:
         self._wake.dry(task.lease.task_id, cursor.stream, task.lease.partition, cursor.read, found)
 
     async def _write(self, turns: Sequence[Turn]) -> None:
+        began = self._clock.monotonic()
         try:
             await self._writer.write(turns)
         finally:
+            self._took(turns, "commit_s", began)
             self._writing, self._committing = None, frozenset()
             self._after(turns)
             self._stir_peers()
@@ -375,6 +386,13 @@ class Lane:
             self._let_go_if_quiet(turn.task)
             self._wake_up(turn.task)
         self._bound_memory()
+
+    def _took(self, turns: Sequence[Turn], what: Literal["fetch_s", "commit_s"], began: float) -> None:
+        """Each of the turns' tasks has waited for it since `began`."""
+        took_s = self._clock.monotonic() - began
+        for turn in turns:
+            if (figures := turn.task.figures) is not None:
+                setattr(figures, what, getattr(figures, what) + took_s)
 
     async def _rest(self) -> None:
         """Until something changes or somebody's pause is over."""

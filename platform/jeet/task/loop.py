@@ -19,6 +19,7 @@ from jeet.control.lease import Lease, Owner, acquire, release
 from jeet.db.sql import query
 from jeet.errors import DeployError, PluginError, RetryLater, SandboxError, StopTask, UsageError
 from jeet.ids import Epoch, Offset, StreamId, TaskId
+from jeet.observe.figures import Figures, TaskName
 from jeet.task.begin import cursors_of, time_of
 from jeet.task.data import DataConnection
 from jeet.task.lane import Lane
@@ -76,6 +77,7 @@ class TaskLoop:
         programs: Programs,
         clock: Clock,
         random: Random,
+        figures: Figures | None = None,
     ) -> None:
         self._settings = settings
         self._owner = owner
@@ -83,6 +85,7 @@ class TaskLoop:
         self._programs = programs
         self._clock = clock
         self._random = random
+        self._figures = figures
         self.lanes: Sequence[Lane] = ()
         self.stir_clocks: Callable[[], None] = lambda: None
         """has the clocks of tasks looked at soon"""
@@ -208,6 +211,10 @@ class TaskLoop:
 
     def _start(self, lease: Lease, program: Program, recorded: Mapping[tuple[StreamId, Offset], int]) -> None:
         lane = min(self.lanes, key=lambda lane: lane.load(lease.function_id))
+        figures = None
+        if self._figures is not None:
+            name = TaskName(lease.function, lease.stage, lease.partition)
+            figures = self._figures.of(lease.task_id, lease.function_id, name, self._clock.monotonic())
         task = RunningTask(
             lease=lease,
             program=program,
@@ -221,7 +228,9 @@ class TaskLoop:
             timers_size=CRASH_PIECE if lease.crashes > 0 else TIMERS,
             on_commit=partial(self._went_well, lease.task_id),
             stir_clocks=self.stir_clocks,
+            figures=figures,
         )
+        task.state.figures = figures
         if task.is_careful:
             log.warning(
                 "earlier owners died; going on with care",

@@ -13,6 +13,7 @@ from dataclasses import dataclass, field, replace
 from jeet.control.lease import Lease
 from jeet.errors import RetryLater, SandboxError, StopTask
 from jeet.ids import Offset, StreamId
+from jeet.observe.figures import TaskFigures
 from jeet.sandbox.call import BatchResult, Fault
 from jeet.sandbox.instance import Instance
 from jeet.task.effects import Effects, dead_letters, effects_of
@@ -85,6 +86,8 @@ class RunningTask:
     """has clocks.py look soon"""
     stir: Callable[[], None] = lambda: None
     """has the task's lane consider it; set by the lane"""
+    figures: TaskFigures | None = None
+    """None: nobody wants them"""
     gone: asyncio.Future[None] | None = None
     """set when the task is to stop; done when nothing of it is under way"""
 
@@ -128,6 +131,8 @@ class RunningTask:
         """The next batch; only if `may_run`. Of `share` events at most where it is not known how many wait."""
         if self.instance is not None and self.instance.recycle_due:
             self.doom()
+            if self.figures is not None:
+                self.figures.recycled += 1
         self.fired = self._fires(now)
         if self.fired:
             return Turn(self, self.generation, "timers", None, self.timers_size)

@@ -10,6 +10,7 @@ fault.
 from __future__ import annotations
 
 import contextlib
+import time
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, TypeVar
 
@@ -20,6 +21,7 @@ from jeet.db.sql import query
 from jeet.errors import RetryLater
 from jeet.ids import FunctionId, TaskId
 from jeet.limits import DEFAULTS
+from jeet.observe.figures import TaskFigures
 from jeet.sandbox.call import CollectionInfo, StateConfig, StateReader
 from jeet.task.effects import storable
 
@@ -95,6 +97,9 @@ class TaskState(StateReader):
         self._declared = declared
         self.ttl_ms: dict[int, float | None] = {}
         """of the collections that were asked for"""
+        self.waited_s = 0.0
+        """for the database, in all"""
+        self.figures: TaskFigures | None = None
 
     def use(self, connection: StateConnection) -> None:
         """Read through this connection from now on: that of the thread which runs the guest."""
@@ -114,7 +119,7 @@ class TaskState(StateReader):
             "refresh": config.refresh,
             "most": _MOST_COLLECTIONS,
         }
-        row = self._connection.run(lambda db: db.execute(query("register_collection"), values).fetchone())
+        row = self._ask(lambda db: db.execute(query("register_collection"), values).fetchone())
         if row is None or row[0] is None:
             raise CollectionRefused(
                 f"state collection {name!r} would be one too many: a function has at most {_MOST_COLLECTIONS}"
@@ -129,6 +134,8 @@ class TaskState(StateReader):
         rows = self._rows(
             "read_state", {"task": self._task, "collection": collection_id, "keys": asked, "hold_ms": self._hold_ms}
         )
+        if self.figures is not None:
+            self.figures.state_misses += len(keys)
         found = {row[0]: (row[1], row[2]) for row in rows}
         return [found.get(key) for key in keys]
 
@@ -144,4 +151,13 @@ class TaskState(StateReader):
         return self._rows("scan_state", values)
 
     def _rows(self, name: str, values: Mapping[str, Any]) -> list[Any]:
-        return self._connection.run(lambda db: db.execute(query(name), values).fetchall())
+        return self._ask(lambda db: db.execute(query(name), values).fetchall())
+
+    def _ask(self, work: Callable[[psycopg.Connection], _T]) -> _T:
+        began = time.monotonic()
+        try:
+            return self._connection.run(work)
+        finally:
+            self.waited_s += time.monotonic() - began
+            if self.figures is not None:
+                self.figures.state_requests += 1

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
@@ -57,6 +58,21 @@ class Halt:
     reason: str
 
 
+@dataclass(frozen=True)
+class Run:
+    """What a guest's call took."""
+
+    took_s: float
+    cpu_s: float
+    """of the thread, reading of state included"""
+    state_s: float
+    """of `took_s`, time of reading state"""
+    ticks: Sequence[int]
+    """events that ran when the engine's clock ticked, by their places in the batch"""
+    slowest: tuple[int, float] | None
+    """the event that the clock saw for longest, and the CPU time between; None: none twice"""
+
+
 @dataclass(eq=False)
 class Turn:
     """One batch of one task in one cycle."""
@@ -80,6 +96,8 @@ class Turn:
     """highest event time that its input has shown with this"""
     spent_s: float = 0.0
     """CPU time of the thread that ran it"""
+    run: Run | None = None
+    """None: it did not get as far as the guest"""
 
     @property
     def stale(self) -> bool:

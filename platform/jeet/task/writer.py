@@ -18,6 +18,7 @@ from jeet.task.data import DataConnection
 from jeet.task.effects import Effects
 from jeet.task.retry import backoff_s
 from jeet.task.running import RunningTask
+from jeet.task.tally import count_commit, count_failure
 from jeet.task.turn import Halt, Turn
 from jeet.telemetry import logger
 
@@ -85,14 +86,17 @@ class Writer:
                 await asyncio.sleep(backoff_s(failures, self._random))
             else:
                 for turn in pending:
+                    count_commit(turn)
                     turn.task.committed(turn)
                 return
 
     def _swept(self, turn: Turn) -> None:
+        count_failure(turn)
         wait_s = backoff_s(turn.task.failures, self._random)
         self._halt_if(turn, turn.task.swept(turn, self._clock.monotonic(), wait_s))
 
     def _refused(self, turn: Turn, error: DataRefused) -> None:
+        count_failure(turn)
         self._halt_if(turn, turn.task.refused(turn, str(error), self._clock.monotonic()))
 
     def _halt_if(self, turn: Turn, halt: Halt | None) -> None:

@@ -35,7 +35,7 @@ from jeet.task.pause import pause
 from jeet.task.running import RunningTask
 from jeet.worker import Worker
 
-SETTINGS = Settings(lanes=1, detect_s=0.2)
+SETTINGS = Settings(lanes=1, detect_s=0.2, figures="off")
 BATCH_S = 0.25
 """a task makes a batch about this often"""
 

@@ -1,0 +1,2 @@
+-- The clock that decides.
+select clock_timestamp()

@@ -1,0 +1,2 @@
+-- Note where streams and their readers stand.
+select jeet_internal.sample_positions()
