@@ -108,9 +108,46 @@ def views() -> str:
     return "\n".join(parts).rstrip()
 
 
+def rules() -> str:
+    """Each rule of the doctor, in the order in which findings are told, with its thresholds."""
+    text = (ROOT / "sql" / "functions" / "findings.sql").read_text()
+    rows = ["| rule | speaks when | thresholds |", "| --- | --- | --- |"]
+    for name in re.findall(r"jeet_internal\.rule_(\w+) r", text):
+        rule = (ROOT / "sql" / "rules" / f"{name}.sql").read_text()
+        head = re.match(r"((?:--.*\n)+)", rule)
+        assert head is not None, f"sql/rules/{name}.sql opens with what it tells"
+        about = " ".join(line.removeprefix("-- ") for line in head[1].splitlines())
+        used = dict.fromkeys(re.findall(r"threshold(?:_span)?\('(\w+)'\)", rule))
+        rows.append(f"| `{name}` | {about} | {', '.join(f'`{each}`' for each in used)} |")
+    rows += [f"| `{name}` | {about} | {used} |" for name, about, used in _OF_CLIENT]
+    return "\n".join(rows)
+
+
+def thresholds() -> str:
+    """From where on rules speak."""
+    text = (ROOT / "sql" / "views" / "thresholds.sql").read_text()
+    found = re.findall(r"\('(\w+)', ([\d.]+)(?:::float8)?, '(\w+)', '([^']+)'\)", text)
+    rows = ["| threshold | preset | unit | meaning |", "| --- | --- | --- | --- |"]
+    return "\n".join([*rows, *(f"| `{n}` | {v} | {'' if u == 'share' else u} | {m} |" for n, v, u, m in found)])
+
+
+_OF_CLIENT = (
+    (
+        "pooler",
+        "The address leads through a pooler in transaction mode; workers that are given it refuse to start.",
+        "",
+    ),
+    (
+        "clocks",
+        "The clock of the machine that `jeet doctor` runs on is apart from the database's.",
+        "`clock_s`",
+    ),
+)
 _QUOTE = "'"
 SECTIONS: dict[str, tuple[str, Callable[[], str]]] = {
     "settings": ("operations.md", settings),
+    "rules": ("operations.md", rules),
+    "thresholds": ("operations.md", thresholds),
     "limits": ("limits.md", limits),
     "views": ("sql.md", views),
 }

@@ -7,7 +7,7 @@
 --                        dead_letter, inbox, log    what operators work with
 --                        task_figures …             what tasks did and where streams stood, for people to read
 -- The tables of pgqueuer, which runs maintenance jobs, are in a schema of their own: migrations/0005_pgqueuer.sql.
--- What people use is in schema jeet: views/ and functions/.
+-- What people use is in schema jeet: views/ and functions/; what jeet.diagnosis tells is in rules/.
 
 -- What a migration needs before the first one: the two schemas and the list of what was applied.
 create schema if not exists jeet;

@@ -30,7 +30,7 @@ begin
         execute 'grant select on all tables in schema jeet to jeet_reader';
         -- Called by views; the schema that they are in stays closed.
         grant execute on function jeet_internal.published_at(int, int, bigint), jeet_internal.stream_bytes(int),
-            jeet_internal.long_transactions(interval), jeet_internal.table_health(),
+            jeet_internal.long_transactions(interval), jeet_internal.table_health(), jeet_internal.findings(),
             jeet_internal.position_before(int, int, int, int, interval), jeet_internal.ttl_hold_now(jeet_internal.task, timestamptz),
             jeet.partition_of(text, int) to jeet_reader;
     end if;

@@ -26,6 +26,7 @@ COLUMNS = {
     "diagnosis": "observation, likely_cause, evidence, action, since",
     "logs": "id, function, version, partition, offset, level, message, logged_at",
     "watermarks": "function, stage, partition, watermark, held_by, since, late, next_timer",
+    "thresholds": "name, value, preset, unit, meaning",
 }
 TYPES = {
     ("state", "value"): "jsonb",

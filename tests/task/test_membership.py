@@ -135,7 +135,7 @@ def test_a_pooler_in_transaction_mode_is_told_from_a_direct_connection(database_
         psycopg.connect(database_url, autocommit=True) as first,
         psycopg.connect(database_url, autocommit=True) as second,
     ):
-        assert module._is_direct(first, second)
+        assert module.is_direct(first, second)
         pooled: Any = TransactionPooler([first, second])
 
         class InTransaction(TransactionPooler):
@@ -145,12 +145,12 @@ def test_a_pooler_in_transaction_mode_is_told_from_a_direct_connection(database_
                 return self.sessions[0].execute(text, values)
 
         other: Any = InTransaction([first, second])
-        assert not module._is_direct(pooled, other)
+        assert not module.is_direct(pooled, other)
 
 
 async def test_behind_such_a_pooler_nothing_starts_and_the_remedy_is_named(
     member: Member, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(module, "_is_direct", lambda db, other: False)
+    monkeypatch.setattr(module, "is_direct", lambda db, other: False)
     with pytest.raises(UsageError, match="session mode"):
         await member.membership.start()

@@ -21,7 +21,7 @@ from typing import Any
 
 from jeet.cli.command import LITERAL, Call, Parameter, is_command, parameters
 from jeet.cli.group import Group
-from jeet.cli.output import Output, Unwritable, discard_stdout, quoted, sentence, visible
+from jeet.cli.output import Output, Page, Unwritable, discard_stdout, quoted, sentence, visible
 from jeet.cli.refusals import refusal
 from jeet.errors import JeetError, UsageError
 
@@ -29,6 +29,7 @@ GROUPS = (
     "jeet.cli.start:Start",
     "jeet.cli.functions:Functions",
     "jeet.cli.streams:Streams",
+    "jeet.cli.watch:Watch",
     "jeet.cli.inspect:Inspect",
     "jeet.cli.develop:Develop",
     "jeet.cli.processes:Processes",
@@ -86,8 +87,9 @@ def _run(argv: list[str]) -> int:
     path, target, words = _find(argv, out)
     call = _consume(path, target, words)
     out.json = call.json
-    out.show(call.run())
-    return 0
+    result = call.run()
+    out.show(result)
+    return result.code if isinstance(result, Page) else 0
 
 
 def _consume(path: list[str], target: Command, words: list[str]) -> Call:

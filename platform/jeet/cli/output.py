@@ -1,8 +1,8 @@
-"""What commands print: a value now (`Table`, `Record`, `Done`) or a line at a time (`Output.item`), as text or as JSON.
+"""What commands print: a value now (`Table`, `Record`, `Done`, `Page`) or a line at a time (`Output.item`).
 
 Promise: stdout holds results only, whole lines, the same facts in both forms; nothing that was stored by others (keys,
 events, error texts) can move the cursor or colour the terminal. Colours and progress only on a terminal.
-JSON: a Table is an array of objects, a Record or Done an object, an item one object a line.
+As text or as JSON: a Table is an array of objects, a Record, Done or Page an object, an item one object a line.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ import io
 import json
 import os
 import re
+import shutil
 import sys
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -48,7 +49,16 @@ class Done:
     facts: Mapping[str, object] = field(default_factory=dict)
 
 
-Result = Table | Record | Done | None
+@dataclass(frozen=True)
+class Page:
+    """Text of several lines, the facts behind it for --json, and the exit code that says how things are."""
+
+    lines: Sequence[str]
+    facts: Mapping[str, object]
+    code: int = 0
+
+
+Result = Table | Record | Done | Page | None
 
 
 class Unwritable(JeetError):
@@ -68,6 +78,11 @@ class Output:
     def is_terminal(self) -> bool:
         return sys.stdout.isatty()
 
+    @property
+    def width(self) -> int | None:
+        """Of the terminal; None where there is none, and lines are not folded."""
+        return shutil.get_terminal_size().columns if self.is_terminal else None
+
     def show(self, result: Result) -> None:
         """Print what a command returned."""
         if result is None:
@@ -76,6 +91,8 @@ class Output:
             self._line(json.dumps(_plain_result(result), ensure_ascii=False, default=_plain))
         elif isinstance(result, Done):
             self._line(visible(result.message))
+        elif isinstance(result, Page):
+            self.text("\n".join(visible(line) for line in result.lines))
         elif isinstance(result, Table):
             self._table(result)
         else:
@@ -253,9 +270,11 @@ def duration(span: timedelta) -> str:
     return f"{hours // 24}d {hours % 24}h"
 
 
-def _plain_result(result: Table | Record | Done) -> object:
+def _plain_result(result: Table | Record | Done | Page) -> object:
     if isinstance(result, Table):
         return _rows(result)
+    if isinstance(result, Page):
+        return dict(result.facts)
     if isinstance(result, Done):
         return dict(result.facts) if result.facts else {"message": result.message}
     return {name: _rows(value) if isinstance(value, Table) else value for name, value in result.values.items()}

@@ -26,7 +26,8 @@ import psycopg
 from jeet.clock import SYSTEM_CLOCK, Clock
 from jeet.control.pulse import Pulse
 from jeet.db.connect import SESSION, hang_up
-from jeet.db.keys import CONTROL_CLASS, TASK_CLASS, WORKER_CLASS
+from jeet.db.keys import TASK_CLASS, WORKER_CLASS
+from jeet.db.pooler import is_direct
 from jeet.db.sql import query
 from jeet.errors import StopWorker, UsageError
 from jeet.ids import TaskId, WorkerId
@@ -34,7 +35,6 @@ from jeet.telemetry import logger
 
 log = logger(__name__)
 
-_PROBE = (CONTROL_CLASS, 3)
 _POOLER = (
     "JEET_DATABASE_URL leads through a connection pooler in transaction mode, which cannot keep a worker's locks;"
     " nothing was started. Give workers the address of Postgres itself, or of a pooler in session mode."
@@ -263,7 +263,7 @@ def _connect(database_url: str, timeout_s: float) -> psycopg.Connection:
         raise
     try:
         with contextlib.closing(_open(database_url, timeout_s)) as other:
-            if not _is_direct(db, other):
+            if not is_direct(db, other):
                 raise UsageError(_POOLER)
         for name, value in SESSION.items():
             db.execute("select set_config(%s, %s, false)", (name, value))
@@ -289,28 +289,3 @@ def _open(database_url: str, timeout_s: float) -> psycopg.Connection:
         tcp_user_timeout=int(timeout_s * 1000),
         prepare_threshold=None,
     )
-
-
-def _is_direct(db: psycopg.Connection, other: psycopg.Connection) -> bool:
-    """Whether `db` keeps its backend and its locks while `other` has a transaction open."""
-
-    def backend(connection: psycopg.Connection) -> int:
-        row = connection.execute("select pg_backend_pid()").fetchone()
-        assert row is not None
-        return int(row[0])
-
-    def holds_probe() -> bool:
-        row = db.execute(
-            "select count(*) from pg_locks where locktype = 'advisory' and pid = pg_backend_pid() and granted"
-            " and classid = %s::bigint::oid and objid = %s::bigint::oid",
-            _PROBE,
-        ).fetchone()
-        return row is not None and row[0] > 0
-
-    first = backend(db)
-    db.execute("select pg_advisory_lock_shared(%s, %s)", _PROBE)
-    with other.transaction():
-        direct = backend(other) != first and backend(db) == first and holds_probe()
-    if direct:
-        db.execute("select pg_advisory_unlock_shared(%s, %s)", _PROBE)
-    return direct

@@ -50,7 +50,8 @@ def _digest(paths: list[Path]) -> str:
 
 
 def _refreshable() -> list[Path]:
-    return [*_files("functions"), *_files("views")]
+    # In this order: bodies of functions are not looked at before they run, but a view wants what it reads to be there.
+    return [*_files("functions"), *_files("views"), *_files("rules")]
 
 
 def migrate(database_url: str) -> Migrated:

@@ -1,0 +1,236 @@
+"""The doctor names each planted trouble, and only it, with figures that match; without any, it says healthy."""
+
+from __future__ import annotations
+
+import json
+import re
+import shutil
+import signal
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import psycopg
+import pytest
+from tests.torture.cluster import wait_for
+
+from jeet import maintenance
+from jeet.db.sql import sql_root
+from jeet.sandbox.plugin import BUILT_IN
+from jeet.settings import Settings
+from observe.conftest import Clinic
+
+
+@pytest.fixture(autouse=True)
+def healthy(clinic: Clinic) -> Iterator[None]:
+    """Each trouble comes to a cluster that has none, and leaves it so."""
+    clinic.recovers()
+    clinic.began_s = time.monotonic()
+    yield
+    clinic.recovers()
+
+
+def test_a_healthy_cluster_under_load_is_healthy(clinic: Clinic) -> None:
+    events = "".join(json.dumps({"userId": f"u{n % 100}", "n": 1}) + "\n" for n in range(20_000))
+    clinic.cluster.jeet("publish", "steady_in", stdin=events.encode())
+    while clinic.cluster.value("select sum(lag) from jeet.lag") > 0:
+        assert clinic.findings() == []
+    done = clinic.cluster.jeet("doctor")
+    assert done.stdout == b"healthy: no rule found anything\n"
+
+
+def test_findings_are_told_in_words_and_in_figures_with_exit_code_1(clinic: Clinic) -> None:
+    with psycopg.connect(clinic.cluster.url, application_name="forgotten") as client:
+        client.execute("select 1")
+        pid = client.info.backend_pid
+        clinic.cluster.environment["PGOPTIONS"] = "-c jeet.transaction_s=0.1"
+        try:
+            told = clinic.cluster.jeet("doctor", ok=False)
+            facts = json.loads(clinic.cluster.jeet("doctor", "--json", ok=False).stdout)
+        finally:
+            del clinic.cluster.environment["PGOPTIONS"]
+    assert (told.returncode, told.stderr) == (1, b"")
+    text = told.stdout.decode()
+    for part in ("1 finding, the worst first", "likely cause", f"select pg_terminate_backend({pid})"):
+        assert part in text
+    assert facts["healthy"] is False
+    assert [each["rule"] for each in facts["findings"]] == ["long_transaction"]
+    assert facts["findings"][0]["figures"]["pid"] == pid
+
+
+def test_a_transaction_that_holds_back_vacuum(clinic: Clinic) -> None:
+    with psycopg.connect(clinic.cluster.url, application_name="forgotten") as client:
+        client.execute("select 1")
+        found = clinic.finds_only("long_transaction", transaction_s=0.2)
+        assert found.figures["pid"] == client.info.backend_pid
+        assert found.figures["application"] == "forgotten"
+
+
+def test_a_client_that_sits_on_a_partition(clinic: Clinic) -> None:
+    with psycopg.connect(clinic.cluster.url, application_name="till") as client:
+        client.execute('select jeet.publish(\'steady_in\', \'{"userId": "u1", "n": 1}\')')
+        found = clinic.finds_only("lock_held", lock_s=0.2, transaction_s=0.2, stuck_s=0.2)
+        assert found.figures["pid"] == client.info.backend_pid
+        assert "jeet_internal.head" in found.observation
+
+
+def test_workers_that_time_out_while_healthy(clinic: Clinic) -> None:
+    worker = clinic.cluster.workers()[0]
+    name = clinic.cluster.value("select id from jeet.workers where pid = %s and status = 'running'", worker.pid)
+    worker.send_signal(signal.SIGSTOP)
+    wait_for(
+        lambda: clinic.cluster.value("select status from jeet.workers where id = %s", name) == "lost", "declared lost"
+    )
+    worker.send_signal(signal.SIGCONT)
+    found = clinic.finds_only("heartbeat_timeouts")
+    assert (found.figures["pid"], found.figures["timeouts"]) == (worker.pid, 1)
+    assert found.observation.startswith("workers time out while healthy")
+
+
+def test_a_worker_that_died(clinic: Clinic) -> None:
+    worker = clinic.cluster.workers()[0]
+    worker.kill()
+    worker.wait()
+    found = clinic.finds_only("worker_lost")
+    assert found.figures["pid"] == worker.pid
+    clinic.cluster.start("worker")
+    wait_for(lambda: clinic.cluster.value("select count(*) from jeet.workers where status = 'running'") == 2, "two")
+
+
+def test_no_coordinator(clinic: Clinic) -> None:
+    (coordinator,) = clinic.cluster.running("coordinator")
+    coordinator.kill()
+    coordinator.wait()
+    found = clinic.finds_only("no_coordinator", leader_silent_s=2)
+    assert found.figures["pid"] == coordinator.pid
+    clinic.cluster.start("coordinator")
+
+
+def test_a_poison_event_that_is_tried_again(clinic: Clinic) -> None:
+    clinic.deploy(
+        """export const config = { source: 'poison_in', key: 'k', onError: { retry: 100, backoff: '300ms' } };
+        stream.map(event => { if (event.bad) throw new Error('bad'); });""",
+        "poison",
+    )
+    clinic.publish("poison_in", '{"k": "a"}', '{"k": "a", "bad": true}', '{"k": "a"}', '{"k": "a"}')
+    found = clinic.finds_only("poison_event", retry_s=0.5)
+    assert {name: found.figures[name] for name in ("function", "stream", "offset", "waiting")} == {
+        "function": "poison", "stream": "poison_in", "offset": 1, "waiting": 2,
+    }  # fmt: skip
+    clinic.delete("poison")
+
+
+def test_a_leased_task_that_does_not_move(clinic: Clinic) -> None:
+    clinic.deploy(
+        """export const config = { source: 'stuck_in', key: 'k' };
+        stream.map(event => { for (let n = 0; n < event.n; n++) event.k += ''; });""",
+        "stuck",
+    )
+    clinic.publish("stuck_in", '{"k": "a", "n": 1e9}', '{"k": "a", "n": 1}')
+    found = clinic.finds_only("task_stuck", stuck_s=1)
+    assert {name: found.figures[name] for name in ("function", "offset", "lag")} == {
+        "function": "stuck", "offset": 0, "lag": 2,
+    }  # fmt: skip
+    worker = next(each for each in clinic.cluster.workers() if each.pid == found.figures["pid"])
+    clinic.delete("stuck")
+    worker.kill()
+    worker.wait()
+    clinic.cluster.start("worker")
+
+
+def test_a_watermark_that_stalls(clinic: Clinic) -> None:
+    clinic.deploy(
+        """export const config = { source: 'quiet_in', key: 'k' };
+        stream.keyBy(e => e.j).window({ tumbling: '1s', time: e => e.at, idle: '1h' }).count();""",
+        "windows",
+    )
+    partition_of = {key: clinic.cluster.value("select jeet.partition_of(%s, 2)", key) for key in map(str, range(10))}
+    flowing = next(key for key, partition in partition_of.items() if partition == 0)
+    quiet = next(key for key, partition in partition_of.items() if partition == 1)
+    clinic.publish("quiet_in", json.dumps({"k": quiet, "j": 1, "at": 1_000}))
+    at = 10_000
+
+    def flows() -> bool:
+        nonlocal at
+        at += 1000
+        clinic.publish("quiet_in", *(json.dumps({"k": flowing, "j": j, "at": at}) for j in range(8)))
+        return [finding.rule for finding in clinic.findings(watermark_s=1)] == ["watermark_stalled"]
+
+    wait_for(flows, "event time that stands still")
+    (found,) = clinic.findings(watermark_s=1)
+    assert (found.figures["function"], found.figures["stage"]) == ("windows", 1)
+    assert found.figures["held_by"] == "stage 0 partition 1"
+    clinic.delete("windows")
+
+
+def test_a_maintenance_job_that_is_missing_or_late(clinic: Clinic) -> None:
+    db = clinic.cluster.db
+    row = db.execute(
+        "delete from jeet_pgqueuer.pgqueuer_schedules where entrypoint = 'logs' returning expression, next_run"
+    ).fetchone()
+    found = clinic.finds_only("maintenance", late_s=0.5)
+    assert (found.figures["job"], found.figures["late_s"]) == ("logs", None)
+    # Nobody picks up one of another schedule than its coordinator's.
+    db.execute(
+        "insert into jeet_pgqueuer.pgqueuer_schedules (expression, entrypoint, next_run)"
+        " values ('0 0 1 1 *', 'logs', now() - interval '1 hour')"
+    )
+    found = clinic.finds_only("maintenance", late_s=1800)
+    assert 3600 <= found.figures["late_s"] < 3700
+    db.execute(
+        "update jeet_pgqueuer.pgqueuer_schedules set expression = %s, next_run = %s where entrypoint = 'logs'", row
+    )
+
+
+def test_workers_that_differ(clinic: Clinic, tmp_path: Path) -> None:
+    # The same plugin with a section that means nothing: another hash.
+    other = tmp_path / "other.wasm"
+    shutil.copy(BUILT_IN, other)
+    with other.open("ab") as file:
+        file.write(b"\x00\x05\x04note")
+    clinic.cluster.environment["JEET_JAVY_PLUGIN"] = str(other)
+    worker = clinic.cluster.start("worker")
+    del clinic.cluster.environment["JEET_JAVY_PLUGIN"]
+    found = clinic.finds_only("mixed_workers", mixed_s=0.1)
+    assert (found.figures["versions"], found.figures["plugins"]) == (1, 2)
+    assert f"pid {worker.pid}" in found.evidence
+    worker.terminate()
+    worker.wait(20)
+
+
+def test_a_stream_that_refuses_publishers_and_letters_that_nobody_read(clinic: Clinic) -> None:
+    clinic.cluster.jeet("create_stream", "narrow", "--partitions=2", "--max_lag=10")
+    clinic.deploy("export const config = { source: 'narrow' }; stream.map(event => event.a.b);", "narrow")
+    clinic.cluster.jeet("pause", "narrow")
+    clinic.publish("narrow", *["{}"] * 30)
+    found = clinic.finds_only("publishers_refused")
+    assert {name: found.figures[name] for name in ("stream", "max_lag", "lag")} == {
+        "stream": "narrow", "max_lag": 10, "lag": 30,
+    }  # fmt: skip
+    clinic.cluster.jeet("resume", "narrow")
+    found = clinic.finds_only("dead_letters")
+    assert found.figures == {"function": "narrow", "dead_letters": 30}
+    clinic.delete("narrow")
+
+
+def test_a_lock_table_that_is_too_small(clinic: Clinic) -> None:
+    tasks = clinic.cluster.value("select count(*) from jeet_internal.task")
+    found = clinic.finds_only("lock_table", locks_share=1e-6)
+    assert found.figures["tasks"] == tasks
+    assert found.figures["need"] >= tasks
+    assert found.figures["setting"] == int(clinic.cluster.value("show max_locks_per_transaction"))
+
+
+def test_each_rule_is_told_and_each_threshold_that_a_rule_reads_exists(clinic: Clinic) -> None:
+    findings = (sql_root() / "functions" / "findings.sql").read_text()
+    told = re.findall(r"select \d+, '(\w+)', r\.\* from jeet_internal\.rule_(\w+) r", findings)
+    rules = {path.stem: path.read_text() for path in (sql_root() / "rules").glob("*.sql")}
+    assert sorted(told) == sorted((name, name) for name in rules)
+    known = {row[0] for row in clinic.cluster.sql("select name from jeet.thresholds")}
+    used = {name for text in rules.values() for name in re.findall(r"threshold(?:_span)?\('(\w+)'\)", text)}
+    assert used | {"clock_s"} == known
+
+
+def test_the_rule_about_maintenance_knows_all_jobs() -> None:
+    (listed,) = re.findall(r"array\[([^]]+)\]", (sql_root() / "rules" / "maintenance.sql").read_text())
+    assert re.findall(r"'(\w+)'", listed) == [job.name for job in maintenance.jobs(Settings())]
