@@ -59,6 +59,7 @@ def jobs(settings: Settings) -> tuple[Job, ...]:
         Job("publish_ids", settings.maintenance_s, expire_publish_ids),
         Job("logs", settings.maintenance_s, expire_logs),
         Job("workers", settings.maintenance_s, forget_lost_workers),
+        Job("savepoints", settings.maintenance_s, sweep_savepoints),
         Job("retention", settings.maintenance_s, drop_segments),
         Job("streams", settings.maintenance_s, drop_streams),
         Job("figures", settings.maintenance_s, roll_up_figures),
@@ -88,6 +89,11 @@ async def expire_publish_ids(db: asyncpg.Connection, settings: Settings) -> int:
 async def expire_logs(db: asyncpg.Connection, settings: Settings) -> int:
     """Delete console output that is too old."""
     return await _in_slices(db, "maintenance_expire_logs", settings.log_ttl_h)
+
+
+async def sweep_savepoints(db: asyncpg.Connection, settings: Settings) -> int:
+    """Remove what dropped savepoints hold, and the oldest of those that Jeet took by itself."""
+    return await _in_slices(db, "maintenance_sweep_savepoints", settings.savepoints_kept)
 
 
 async def forget_lost_workers(db: asyncpg.Connection, settings: Settings) -> int:

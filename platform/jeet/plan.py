@@ -50,6 +50,8 @@ class StageOutput:
     """path of the key in the value"""
     internal: bool = False
     """joins two stages: rows carry event time; user code cannot name it"""
+    name: str | None = None
+    """what code calls it; None: by the stream's own name"""
 
 
 @dataclass(frozen=True)

@@ -86,6 +86,8 @@ class Settings:
     """how long it is known where each task stood"""
     figures_h: float = 168.0
     """how long figures are kept: by the minute for two hours, then by the hour"""
+    savepoints_kept: int = 5
+    """how many of the savepoints that Jeet takes of a function before changes are kept; others stay until dropped"""
     lost_worker_h: float = 1.0
     """how long a lost worker is still listed"""
     figures: OnOff = "on"

@@ -1,6 +1,7 @@
 -- Take tasks over for a worker that holds their advisory locks: bump the epoch, which fences off whoever ran them, and
 -- only then read where they stand (each statement of this function sees what was committed before it).
--- Skips a task that is not (or no longer) this worker's to run. Rows are locked by id, ascending; a caller sets
+-- Skips a task that is not (or no longer) this worker's to run, or whose function is at rest for a change that takes long:
+-- who waited for that would keep the tasks of other functions waiting. Rows are locked by id, ascending; a caller sets
 -- lock_timeout, as a stalled predecessor may sit on a row in an open transaction.
 create or replace function jeet_internal.acquire_tasks(p_worker int, p_backend_pid int, p_tasks int[])
 returns table (task_id int, function_id int, function_name text, stage int, partition int, epoch bigint, version int,
@@ -18,6 +19,8 @@ declare
     v_now   timestamptz;
 begin
     foreach v_task in array (select array_agg(id order by id) from unnest(p_tasks) id) loop
+        -- FUNCTION_CLASS of jeet/db/keys.py.
+        continue when not pg_try_advisory_xact_lock_shared(0x4A656566, (select t.function_id from jeet_internal.task t where t.id = v_task));
         -- The row lock first: the reading of the clock and of the owner must come after the wait.
         -- An owner that did not release the task died with it, unless its process came back under a new incarnation.
         select t.worker_id, t.unowned_since, t.epoch into v_from, v_since, v_epoch

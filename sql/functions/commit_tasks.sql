@@ -32,12 +32,16 @@ declare
     v_lost int[] := '{}';
     v_rows bigint;
     v_one  bigint;
+    v_version  int;
+    v_versions int[];  -- with p_tasks
 begin
     -- The fence: its row locks make a takeover wait for this commit, or this commit for the takeover.
     for i in 1 .. cardinality(p_tasks) loop
         update jeet_internal.task
            set committed_at = v_now, crashes = 0, clock = greatest(clock, c_epoch + p_clocks[i] * c_ms), late = late + coalesce(p_late[i], 0)
-         where id = p_tasks[i] and epoch = p_epochs[i];
+         where id = p_tasks[i] and epoch = p_epochs[i]
+        returning version into v_version;
+        v_versions := v_versions || v_version;
         if not found then
             v_lost := v_lost || p_tasks[i];
         end if;
@@ -59,12 +63,14 @@ begin
     end if;
 
     if cardinality(p_put_tasks) > 0 then
-        insert into jeet_internal.state (task_id, collection_id, key, value, expires_at, updated_at)
-        select g.task, g.collection, e.key, e.value::json, to_timestamp(g.expiry / 1000), v_now
-          from unnest(p_put_tasks, p_put_collections, p_put_expiries, p_put_keys, p_put_values) g (task, collection, expiry, keys, vals)
+        insert into jeet_internal.state (task_id, collection_id, key, value, expires_at, updated_at, version)
+        select g.task, g.collection, e.key, e.value::json, to_timestamp(g.expiry / 1000), v_now, g.version
+          from (select p.*, v_versions[array_position(p_tasks, p.task)] as version
+                  from unnest(p_put_tasks, p_put_collections, p_put_expiries, p_put_keys, p_put_values) p (task, collection, expiry, keys, vals)
+                offset 0) g
          cross join lateral (select unnest(jeet_internal.strings_of(g.keys)) as key, unnest(string_to_array(g.vals, E'\n')) as value offset 0) e
             on conflict (task_id, collection_id, key) do update
-           set value = excluded.value, expires_at = excluded.expires_at, updated_at = excluded.updated_at;
+           set value = excluded.value, expires_at = excluded.expires_at, updated_at = excluded.updated_at, version = excluded.version;
         get diagnostics v_rows = row_count;
         if v_rows <> p_put_rows then
             raise exception '% state entries arrived where % were announced', v_rows, p_put_rows using errcode = '22023';

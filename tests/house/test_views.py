@@ -25,6 +25,7 @@ COLUMNS = {
     "stream_events": "stream, partition, offset, key, value, headers, published_at",
     "diagnosis": "observation, likely_cause, evidence, action, since",
     "logs": "id, function, version, partition, offset, level, message, logged_at",
+    "savepoints": "function, id, version, taken_at, why, automatic, positions, entries, timers, events, letters, bytes",
     "watermarks": "function, stage, partition, watermark, held_by, since, late, next_timer",
     "thresholds": "name, value, preset, unit, meaning",
 }

@@ -76,7 +76,7 @@ class Functions(Group):
             if result.streams
             else ""
         )
-        running = "" if result.status == "paused" else f"; {_running(result.progress)}"
+        how = "" if result.status == "paused" else f"; {running(result.progress)}"
         facts = {
             "name": result.name,
             "version": result.version,
@@ -86,9 +86,9 @@ class Functions(Group):
             "status": result.status,
             "lints": code.lints,
             "notes": result.notes,
-            **_facts(result.progress),
+            **running_facts(result.progress),
         }
-        return Done(f"deployed {result.name} {what}{made}{running}", facts)
+        return Done(f"deployed {result.name} {what}{made}{how}", facts)
 
     @command
     def functions(self) -> Table:
@@ -326,11 +326,12 @@ def _done(result: Changed, words: str) -> Done:
     if result.progress is None:
         return Done(message, facts)
     if result.status == "running":
-        message += f"; {_running(result.progress)}"
-    return Done(message, {**facts, **_facts(result.progress)})
+        message += f"; {running(result.progress)}"
+    return Done(message, {**facts, **running_facts(result.progress)})
 
 
-def _running(progress: Progress) -> str:
+def running(progress: Progress) -> str:
+    """How many tasks run what they should, and why not all."""
     if progress.complete:
         return f"{progress.tasks} of {progress.tasks} tasks run it"
     if progress.workers == 0:
@@ -350,7 +351,8 @@ def _running(progress: Progress) -> str:
     )
 
 
-def _facts(progress: Progress) -> dict[str, object]:
+def running_facts(progress: Progress) -> dict[str, object]:
+    """The same for --json."""
     return {
         "tasks": progress.tasks,
         "not_running": progress.missing,

@@ -28,6 +28,7 @@ from jeet.errors import JeetError, UsageError
 GROUPS = (
     "jeet.cli.start:Start",
     "jeet.cli.functions:Functions",
+    "jeet.cli.savepoints:Savepoints",
     "jeet.cli.streams:Streams",
     "jeet.cli.watch:Watch",
     "jeet.cli.inspect:Inspect",
@@ -228,7 +229,7 @@ def headed_groups() -> list[tuple[str, type[Group]]]:
     """All groups with the word that their commands begin with, in the order of the overview."""
     plain = [("", group) for group in _all_groups()]
     nested = [(f"{word} ", _load(where)) for word, where in NESTED.items()]
-    return [*plain[:4], *nested, *plain[4:]]
+    return [*plain[:5], *nested, *plain[5:]]
 
 
 def _commands(group: type[Group]) -> dict[str, str]:

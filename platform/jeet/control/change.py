@@ -15,7 +15,7 @@ from contextlib import contextmanager
 import psycopg
 from psycopg import errors
 
-from jeet.db.keys import CHANGE_LOCK
+from jeet.db.keys import CHANGE_LOCK, FUNCTION_CLASS
 from jeet.db.sql import query
 from jeet.errors import DeployError, JeetError, RetryLater, UsageError
 from jeet.ids import FunctionId
@@ -52,6 +52,29 @@ def change(db: psycopg.Connection) -> Iterator[None]:
         if refusal is None:
             raise
         raise refusal from error
+
+
+@contextmanager
+def at_rest(db: psycopg.Connection, function: FunctionId) -> Iterator[None]:
+    """A block in which nobody runs the function's tasks, for a change that takes long.
+
+    Commits and takeovers of others would have to wait for the rows that such a change holds. So first, in a change of
+    its own, the tasks lose their owners, and nobody takes them until the block ends or this session does.
+    """
+    key = {"class": FUNCTION_CLASS, "number": function}
+    try:
+        with db.transaction():
+            db.execute(query("control_settings"), {"lock_timeout": f"{LOCK_TIMEOUT_S * 1000:.0f}ms"})
+            db.execute("select pg_advisory_lock(%(class)s, %(number)s)", key)
+    except errors.LockNotAvailable as error:
+        raise RetryLater("another long change of this function is under way; nothing was changed; try again") from error
+    try:
+        with change(db):
+            fence(db, function)
+        yield
+    finally:
+        if not db.closed and not db.broken:
+            db.execute("select pg_advisory_unlock(%(class)s, %(number)s)", key)
 
 
 def _refusal(error: psycopg.Error) -> JeetError | None:

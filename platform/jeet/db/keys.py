@@ -8,6 +8,8 @@ WORKER_CLASS = 0x4A656577
 """class of worker liveness locks; the second number is jeet_internal.worker.id"""
 SEGMENT_CLASS = 0x4A656573
 """class of segment creation; the second number is jeet_internal.stream.id"""
+FUNCTION_CLASS = 0x4A656566
+"""class of functions at rest, whose tasks nobody may take; the second number is jeet_internal.function.id"""
 CONTROL_CLASS = 0x4A656563
 """class of single roles; see the pairs below"""
 

@@ -164,6 +164,6 @@ class Programs:
 def _outputs(plan: StagePlan | None, spec: Mapping[str, Any]) -> tuple[OutputStream, ...]:
     """What a stage may write to, by place: as planned, or for the whole graph as set."""
     if plan is not None:
-        return tuple(OutputStream(each.stream or "", each.key, each.internal) for each in plan.outputs)
+        return tuple(OutputStream(each.name or each.stream or "", each.key, each.internal) for each in plan.outputs)
     named: list[dict[str, Any]] = spec.get("outputs") or []
     return tuple(OutputStream(each["stream"] or "", each.get("key")) for each in named)

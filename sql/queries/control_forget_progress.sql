@@ -1,0 +1,1 @@
+select * from jeet_internal.forget_progress(%(function)s)

@@ -1,0 +1,1 @@
+select jeet_internal.sweep_savepoints($1::int, $2::int)

@@ -1,0 +1,1 @@
+select id, version, status from jeet_internal.function where name = %(name)s

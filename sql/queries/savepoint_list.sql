@@ -1,0 +1,1 @@
+select * from jeet.savepoints where function = %(name)s order by id desc
