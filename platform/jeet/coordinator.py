@@ -42,10 +42,18 @@ async def run(settings: Settings, database_url: str) -> None:
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, stop.set)
     log.info("coordinator started")
+    if settings.metrics_port is not None:
+        await asyncio.to_thread(_serve_metrics, settings.metrics_host, settings.metrics_port, database_url)
     async with alive(settings.home, "coordinator"), asyncio.TaskGroup() as group:
         group.create_task(again_and_again("coordination", coordinate, settings, database_url, stop))
         group.create_task(again_and_again("maintenance", maintenance.run, settings, database_url, stop))
     log.info("coordinator stopped")
+
+
+def _serve_metrics(host: str, port: int, database_url: str) -> None:
+    from jeet.observe.metrics import ClusterMetrics, serve  # a tenth of a second's worth of imports
+
+    serve(ClusterMetrics(database_url), host, port)
 
 
 Work = Callable[[Settings, str, asyncio.Event], Awaitable[None]]

@@ -8,7 +8,7 @@ from __future__ import annotations
 import math
 import os
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
 from typing import Any, Literal, get_args
 
@@ -92,6 +92,10 @@ class Settings:
     """how long a lost worker is still listed"""
     figures: OnOff = "on"
     """whether workers count what their tasks do; off: no rates, shares, hot keys or history of tasks"""
+    metrics_port: int | None = None
+    """where a process answers Prometheus at /metrics; 0: any free port, which is logged; unset: nowhere"""
+    metrics_host: str = "127.0.0.1"
+    """the address it listens at: 0.0.0.0 for all"""
     log_format: LogFormat = "text"
     """form of the processes' own log lines on stderr"""
     log_level: LogLevel = "info"
@@ -123,12 +127,21 @@ class Settings:
             raise SettingsError("; ".join(faults))
         return settings
 
+    def but(self, **changes: Any) -> Settings:
+        """The same with some values changed; raise SettingsError that names every fault."""
+        settings = replace(self, **changes)
+        if faults := settings.faults():
+            raise SettingsError("; ".join(faults))
+        return settings
+
     def faults(self) -> list[str]:
         """What is wrong with these values, taken one by one and together."""
         found = [
             f"JEET_{spec.name.upper()} is {value}: expected a number above 0"
             for spec in fields(self)
-            if isinstance(value := getattr(self, spec.name), int | float) and not (math.isfinite(value) and value > 0)
+            if spec.name != "metrics_port"
+            and isinstance(value := getattr(self, spec.name), int | float)
+            and not (math.isfinite(value) and value > 0)
         ]
         if self.heartbeat_s * 3 > self.heartbeat_timeout_s:
             found.append(
@@ -139,6 +152,8 @@ class Settings:
             found.append(
                 f"JEET_EVENT_CPU_MS ({self.event_cpu_ms}) must not be above JEET_EVENT_WALL_MS ({self.event_wall_ms})"
             )
+        if self.metrics_port is not None and not 0 <= self.metrics_port <= 65535:
+            found.append(f"JEET_METRICS_PORT is {self.metrics_port}: expected 0 to 65535")
         return found
 
 
@@ -154,7 +169,9 @@ def _one_of(kind: Any) -> tuple[Callable[[str], Any], str]:
 
 
 _PARSERS: dict[str, tuple[Callable[[str], Any], str]] = {
+    "str": (str, "a text"),
     "str | None": (str, "a text"),
+    "int | None": (int, "a whole number"),
     "Path": (lambda text: Path(text).expanduser(), "a path"),
     "Path | None": (lambda text: Path(text).expanduser(), "a path"),
     "float": (float, "a number"),

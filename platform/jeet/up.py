@@ -56,15 +56,22 @@ async def _supervise(settings: Settings, workers: int, printer: LinePrinter, as_
         environment = os.environ | {"JEET_DATABASE_URL": url, "JEET_HOME": str(settings.home)}
         if as_json:
             environment["JEET_LOG_FORMAT"] = "json"
-        supervisor.add(ChildSpec("coordinator", jeet_process(["coordinator"], environment), rank=1))
+        start = jeet_process(["coordinator"], environment | _metrics(settings, 0))
+        supervisor.add(ChildSpec("coordinator", start, rank=1))
         drain_s = settings.drain_s + 5.0
         for number in range(1, workers + 1):
-            start = jeet_process(["worker"], environment)
+            start = jeet_process(["worker"], environment | _metrics(settings, number))
             supervisor.add(ChildSpec(f"worker-{number}", start, stop_wait_s=drain_s, rank=0))
         log.info("up", database=url, workers=workers, migrations=len(migrated.applied), pid=os.getpid())
         if not as_json:
             printer.line("jeet", "try in another terminal: jeet status    (Ctrl-C here stops everything)")
         await supervisor.until_told()
+
+
+def _metrics(settings: Settings, number: int) -> dict[str, str]:
+    """Where the process of this number answers Prometheus: each on a port of its own."""
+    port = settings.metrics_port
+    return {} if port is None else {"JEET_METRICS_PORT": str(port + number if port else 0)}
 
 
 def _start_postgres(home: Path) -> Callable[[int], subprocess.Popen[bytes]]:

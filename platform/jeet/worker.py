@@ -87,6 +87,8 @@ class Worker:
         self._process = uuid4()
         self.figures = Figures() if settings.figures == "on" else None
         """of all incarnations"""
+        self._lanes: Sequence[Lane] = ()
+        """of this one"""
         self._stop = asyncio.Event()
         self._cut = asyncio.Event()
 
@@ -98,6 +100,8 @@ class Worker:
         engine = await asyncio.to_thread(Engine, self._settings.sandbox_cache)
         plugin = await asyncio.to_thread(Plugin, engine, self._settings.javy_plugin or BUILT_IN)
         log.info("worker started", pid=os.getpid(), plugin=plugin.hash[:12])
+        if self._settings.metrics_port is not None:
+            await asyncio.to_thread(self._serve_metrics, plugin, self._settings.metrics_port)
         await self.live(plugin)
         log.info("worker stopped", pid=os.getpid())
 
@@ -197,8 +201,11 @@ class Worker:
         clocks = Clocks(self._lane_settings(), task_loop.lanes, self._clock, self._random)
         task_loop.stir_clocks = clocks.stir
         tasks.append(task_loop)
+        self._lanes = task_loop.lanes
         telling = DataConnection(self._url, "jeet-worker figures", {"statement_timeout": "10000"}, 15.0)
-        collector = self._collector(owner, task_loop.lanes, telling)
+        collector = None
+        if self.figures is not None:
+            collector = Collector(self.figures, owner.worker_id, self.look, telling.use, self._clock)
         async with asyncio.TaskGroup() as group:
             looking = group.create_task(task_loop.run(), name="task loop")
             lanes = [group.create_task(lane.run(), name=f"lane {lane.name}") for lane in task_loop.lanes]
@@ -251,21 +258,22 @@ class Worker:
         finally:
             ended.cancel()
 
-    def _collector(self, owner: Owner, lanes: Sequence[Lane], telling: DataConnection) -> Collector | None:
-        if self.figures is None:
-            return None
+    def look(self) -> Look:
+        """How it is now; may be called from any thread."""
+        lanes = self._lanes
+        tasks = {task_id: task for lane in lanes for task_id, task in list(lane.tasks.items())}
+        return Look(
+            tasks=tasks.keys(),
+            guest_bytes=sum(task.memory_bytes for task in tasks.values()),
+            instances=sum(task.instance is not None for task in tasks.values()),
+            lanes=len(lanes),
+            busy_s=sum(lane.busy_s for lane in lanes),
+        )
 
-        def look() -> Look:
-            tasks = {task_id: task for lane in lanes for task_id, task in lane.tasks.items()}
-            return Look(
-                tasks=tasks.keys(),
-                guest_bytes=sum(task.memory_bytes for task in tasks.values()),
-                instances=sum(task.instance is not None for task in tasks.values()),
-                lanes=len(lanes),
-                busy_s=sum(lane.busy_s for lane in lanes),
-            )
+    def _serve_metrics(self, plugin: Plugin, port: int) -> None:
+        from jeet.observe.metrics import WorkerMetrics, serve  # a tenth of a second's worth of imports
 
-        return Collector(self.figures, owner.worker_id, look, telling.use, self._clock)
+        serve(WorkerMetrics(self.figures, self.look, _version(), plugin.hash), self._settings.metrics_host, port)
 
     def _lane_settings(self) -> LaneSettings:
         settings = self._settings

@@ -2,12 +2,20 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, Literal
 
 from jeet.cli.command import command
 from jeet.cli.group import Group
 from jeet.cli.output import Done
 from jeet.errors import JeetError
+
+if TYPE_CHECKING:
+    from jeet.settings import Settings
+
+
+MetricsPort = Annotated[
+    int | None, "answer Prometheus at /metrics on this port, 0 for any free one (default: JEET_METRICS_PORT)"
+]
 
 
 class Processes(Group):
@@ -28,17 +36,17 @@ class Processes(Group):
         return Done(f"migrated: {changes}", {"applied": list(result.applied), "refreshed": result.refreshed})
 
     @command
-    def coordinator(self) -> None:
+    def coordinator(self, *, metrics_port: MetricsPort = None) -> None:
         """Run a coordinator: it assigns tasks to workers and notices lost ones.
 
         Start as many as you like: one leads, the others stand by.
         """
         from jeet import coordinator
 
-        coordinator.main(self.settings, self.url)
+        coordinator.main(self._serving(metrics_port), self.url)
 
     @command
-    def worker(self) -> None:
+    def worker(self, *, metrics_port: MetricsPort = None) -> None:
         """Run a worker: it runs the tasks that the coordinator assigns to it.
 
         Start more to scale out. SIGTERM finishes the batches at hand, commits them, hands the tasks over and exits 0.
@@ -49,7 +57,10 @@ class Processes(Group):
         setproctitle("jeet-worker")
         from jeet import worker
 
-        worker.main(self.settings, self.url)
+        worker.main(self._serving(metrics_port), self.url)
+
+    def _serving(self, metrics_port: int | None) -> Settings:
+        return self.settings if metrics_port is None else self.settings.but(metrics_port=metrics_port)
 
     @command
     def probe(self, kind: Annotated[Literal["worker", "coordinator"], "which process"]) -> Done:

@@ -20,6 +20,10 @@ class Start(Group):
         *,
         workers: Annotated[int, "how many worker processes"] = 2,
         port: Annotated[int | None, "port of the HTTP gateway, which this version does not have yet"] = None,
+        metrics_port: Annotated[
+            int | None,
+            "the coordinator answers Prometheus at /metrics here, workers on the ports after it; 0: any free",
+        ] = None,
         home: Annotated[Path | None, "folder of the embedded Postgres and of caches (default: JEET_HOME)"] = None,
     ) -> None:
         """Run everything here: an embedded Postgres, a coordinator and workers.
@@ -34,6 +38,8 @@ class Start(Group):
         if port is not None:
             self.out.note(f"this version has no HTTP gateway yet: nothing listens on port {port}")
         settings = self.settings if home is None else dataclasses.replace(self.settings, home=home.absolute())
+        if metrics_port is not None:
+            settings = settings.but(metrics_port=metrics_port)
         up.run(settings, workers, as_json=self.out.json)
 
     @command

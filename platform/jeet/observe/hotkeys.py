@@ -81,6 +81,10 @@ class Sum:
             self.counts = {key: count - cut for key, count in self.counts.items() if count > cut}
             self.short += cut
 
+    def highest(self) -> list[bytes]:
+        """Keys worth a closer look, the one of the highest weight first."""
+        return sorted(self.counts, key=self.counts.__getitem__, reverse=True)[: 2 * MOST_TOLD]
+
     @property
     def looks(self) -> float:
         """How many events, each picked by itself, would tell as much."""
@@ -131,7 +135,7 @@ class HotKeys:
         distinct = None if events.short else len(events.counts)
         bound = HOT if distinct is None or distinct == 1 else max(HOT, UNFAIR / distinct)
         found = []
-        for key in sorted(events.counts, key=lambda key: -events.counts[key])[: 2 * MOST_TOLD]:
+        for key in dict.fromkeys([*events.highest(), *ticks.highest()]):
             text = None if key == b"null" else json.loads(key)
             if text is None:  # no key: nothing that could be chosen better
                 continue

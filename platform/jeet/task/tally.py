@@ -56,6 +56,6 @@ def count_commit(turn: Turn) -> None:
     if turn.kind == "timers":
         return
     figures.events += processed
-    figures.bytes_in += len(events.batch.values) * processed // events.batch.count
+    figures.bytes_in += (len(events.batch.values) + 1) * processed // events.batch.count - processed  # no line breaks
     if events.batch.keys and events.stream is not None:
         figures.hot_keys(events.stream).saw(events.batch.keys, processed)
