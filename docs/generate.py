@@ -98,14 +98,19 @@ def views() -> str:
         parts += [
             f"### jeet.{path.stem}",
             "",
-            f"{about.replace(_QUOTE * 2, _QUOTE)}.",
+            f"{_unquoted(about)}.",
             "",
             "| column | |",
             "| --- | --- |",
         ]
-        parts += [f"| `{name}` | {meaning.replace(_QUOTE * 2, _QUOTE)} |" for name, meaning in columns]
+        parts += [f"| `{name}` | {_unquoted(meaning)} |" for name, meaning in columns]
         parts.append("")
     return "\n".join(parts).rstrip()
+
+
+def _unquoted(text: str) -> str:
+    """What a string of SQL stands for."""
+    return text.replace("''", "'")
 
 
 def rules() -> str:
@@ -126,9 +131,11 @@ def rules() -> str:
 def thresholds() -> str:
     """From where on rules speak."""
     text = (ROOT / "sql" / "views" / "thresholds.sql").read_text()
-    found = re.findall(r"\('(\w+)', ([\d.]+)(?:::float8)?, '(\w+)', '([^']+)'\)", text)
+    found = re.findall(r"\('(\w+)', ([\d.]+)(?:::float8)?, '([\w/]+)', '((?:[^']|'')+)'\)", text)
     rows = ["| threshold | preset | unit | meaning |", "| --- | --- | --- | --- |"]
-    return "\n".join([*rows, *(f"| `{n}` | {v} | {'' if u == 'share' else u} | {m} |" for n, v, u, m in found)])
+    return "\n".join(
+        [*rows, *(f"| `{n}` | {v} | {'' if u == 'share' else u} | {_unquoted(m)} |" for n, v, u, m in found)]
+    )
 
 
 _OF_CLIENT = (
@@ -137,13 +144,7 @@ _OF_CLIENT = (
         "The address leads through a pooler in transaction mode; workers that are given it refuse to start.",
         "",
     ),
-    (
-        "clocks",
-        "The clock of the machine that `jeet doctor` runs on is apart from the database's.",
-        "`clock_s`",
-    ),
 )
-_QUOTE = "'"
 SECTIONS: dict[str, tuple[str, Callable[[], str]]] = {
     "settings": ("operations.md", settings),
     "rules": ("operations.md", rules),

@@ -213,6 +213,70 @@ def test_a_stream_that_refuses_publishers_and_letters_that_nobody_read(clinic: C
     clinic.delete("narrow")
 
 
+def test_a_hot_key_makes_one_partition_carry_most_of_the_load(clinic: Clinic) -> None:
+    clinic.cluster.deploy(
+        "export const config = { source: 'skewed', key: 'k' }; stream.map(event => {});", "skewed", "--partitions=4"
+    )
+    clinic.cluster.sql("select jeet_internal.sample_positions()")
+    events = "".join(json.dumps({"k": "hot" if n % 10 else f"k{n}"}) + "\n" for n in range(20_000))
+    clinic.cluster.jeet("publish", "skewed", stdin=events.encode())
+    heads = dict(clinic.cluster.sql("select partition, head from jeet.lag where function = 'skewed'"))
+    hot = clinic.cluster.value("select jeet.partition_of('hot', 4)")
+    wait_for(lambda: clinic.cluster.sql("select from jeet.hot_keys where key = 'hot'"), "the hot key")
+    found = clinic.finds_only("data_skew", skew_per_s=10)
+    assert found.observation == f"one partition carries most of the load: partition {hot} of skewed"
+    assert (found.likely_cause, found.figures["key"]) == ("a hot key", "hot")
+    assert found.figures["share"] == pytest.approx(heads[hot] / 20_000, abs=0.001)
+    assert abs(found.figures["key_share"] - 18_000 / heads[hot]) <= found.figures["key_error"]
+    clinic.delete("skewed")
+
+
+def test_state_that_grows_without_a_ttl(clinic: Clinic) -> None:
+    config = "export const config = { source: 'growing', key: 'k', state: { kept: { ttl: '1h' } } };"
+    clinic.deploy(config + " stream.map(event => { state.seen[event.k] = 1; state.kept[event.k] = 1; });", "growing")
+    keys = iter(range(1_000_000))
+
+    def grows() -> bool:
+        clinic.publish("growing", *(json.dumps({"k": f"k{next(keys)}"}) for _ in range(200)))
+        clinic.cluster.drain("growing")
+        clinic.cluster.sql("select jeet_internal.measure_state(2000)")
+        return bool(clinic.findings(growth_s=1, growth_rows=100))
+
+    wait_for(grows, "growth")
+    found = clinic.finds_only("state_growth", growth_s=1, growth_rows=100)
+    assert (found.figures["function"], found.figures["collection"]) == ("growing", "seen")
+    assert found.figures["rows"] == next(keys)
+    assert found.figures["rows_per_hour"] > 0
+    assert "state TTL" in found.action
+    clinic.delete("growing")
+
+
+def test_workers_too_few_for_what_arrives(clinic: Clinic) -> None:
+    clinic.cluster.deploy(
+        """export const config = { source: 'flood', key: 'k' };
+        stream.map(event => { for (let n = 0; n < 100000; n++) event.n += n; });""",
+        "slow",
+        "--partitions=8",
+    )
+    clinic.cluster.sql("select jeet_internal.sample_positions()")
+    clinic.publish("flood", *(json.dumps({"k": f"k{n}", "n": 0}) for n in range(20_000)))
+    found = clinic.finds_only("too_few_workers", behind_s=1, busy_share=0.5)
+    assert (found.figures["function"], found.figures["workers"], found.figures["tasks"]) == ("slow", 2, 8)
+    assert found.figures["lag"] <= clinic.cluster.value("select sum(head) from jeet.lag where function = 'slow'")
+    assert found.figures["arrival_per_s"] > found.figures["processed_per_s"] > 0
+    assert found.figures["busy"] >= 0.5
+    clinic.delete("slow")
+
+
+def test_a_worker_whose_clock_is_wrong(clinic: Clinic) -> None:
+    db = clinic.cluster.db
+    worker, offset_ms = clinic.cluster.sql("select min(id), min(clock_offset_ms) from jeet.workers where lanes > 0")[0]
+    db.execute("update jeet_internal.worker_figures set clock_offset_ms = 90000 where worker_id = %s", (worker,))
+    found = clinic.finds_only("clocks")
+    assert (found.figures["worker"], found.figures["offset_s"]) == (worker, 90)
+    db.execute("update jeet_internal.worker_figures set clock_offset_ms = %s where worker_id = %s", (offset_ms, worker))
+
+
 def test_a_lock_table_that_is_too_small(clinic: Clinic) -> None:
     tasks = clinic.cluster.value("select count(*) from jeet_internal.task")
     found = clinic.finds_only("lock_table", locks_share=1e-6)

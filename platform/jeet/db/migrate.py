@@ -51,6 +51,7 @@ def _digest(paths: list[Path]) -> str:
 
 def _refreshable() -> list[Path]:
     # In this order: bodies of functions are not looked at before they run, but a view wants what it reads to be there.
+    # So a rule may read all views, and rules whose names come before its own.
     return [*_files("functions"), *_files("views"), *_files("rules")]
 
 

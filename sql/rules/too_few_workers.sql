@@ -1,0 +1,37 @@
+-- Events come faster than a function processes them, those that wait have waited for a while, and its workers, or its tasks, are
+-- busy all the time. Not told where another rule tells what is in the way.
+create or replace view jeet_internal.rule_too_few_workers as
+with fleet as (
+    select count(*) as workers, sum(w.lanes) as lanes, sum(w.busy * w.lanes) / nullif(sum(w.lanes), 0) as busy
+      from jeet.workers w
+     where w.status = 'running' and w.heartbeat_age < jeet_internal.threshold_span('silent_s')
+), behind as (
+    select r.function, r.stage, sum(r.arrival_per_s) as arrival_per_s, sum(r.processed_per_s) as processed_per_s, sum(r.lag)::bigint as lag,
+           max(r.oldest_age) as oldest_age, count(*) as tasks,
+           avg(1 - r.share_waiting) filter (where r.lag > 0) as at_work
+      from jeet.rates r
+      join jeet_internal.function f on f.name = r.function
+     where f.status = 'running' and not f.draining
+       and r.stream not in (select d.figures ->> 'stream' from jeet_internal.rule_data_skew d)
+     group by r.function, r.stage
+    having sum(r.lag) >= jeet_internal.threshold('behind_events') and max(r.oldest_age) >= jeet_internal.threshold_span('behind_s')
+       and sum(r.arrival_per_s) > sum(r.processed_per_s) * 1.05
+)
+select format('%s cannot keep up: events come faster than they are processed', b.function) as observation,
+       case when w.busy >= jeet_internal.threshold('busy_share') then 'workers too few for the arrival rate, or a function that takes long'
+            else 'partitions too few for the arrival rate, or a function that takes long' end as likely_cause,
+       format('%s events a second come, %s are processed; %s wait, the oldest for %s; %s workers with %s lanes are %s %% busy; %s tasks', round(b.arrival_per_s),
+              round(b.processed_per_s), b.lag, date_trunc('second', b.oldest_age), w.workers, w.lanes, round(w.busy * 100), b.tasks) as evidence,
+       case when w.busy >= jeet_internal.threshold('busy_share')
+            then format('start %s more, on other machines where this one is busy: jeet worker',
+                        greatest(1, least(ceil(w.workers * b.arrival_per_s / greatest(b.processed_per_s, 1)) - w.workers, 100)))
+            else 'deploy it on a stream with more partitions: jeet create_stream NAME --partitions=…; where its time goes: jeet top' end as action,
+       clock_timestamp() - b.oldest_age as since,
+       jsonb_build_object('function', b.function, 'stage', b.stage, 'arrival_per_s', round(b.arrival_per_s), 'processed_per_s', round(b.processed_per_s),
+                          'lag', b.lag, 'workers', w.workers, 'lanes', w.lanes, 'busy', round(w.busy::numeric, 2), 'tasks', b.tasks) as figures
+  from behind b, fleet w
+ where w.workers > 0
+   and (w.busy >= jeet_internal.threshold('busy_share') or b.at_work >= jeet_internal.threshold('busy_share'))
+   and not exists (select from jeet_internal.rule_lock_held)
+   and not exists (select from jeet_internal.rule_task_stuck s where s.figures ->> 'function' = b.function)
+   and not exists (select from jeet_internal.rule_poison_event p where p.figures ->> 'function' = b.function);
