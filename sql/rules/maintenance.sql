@@ -9,7 +9,7 @@ select case when j.late is null then format('maintenance job %s is not scheduled
        'look at the coordinator''s log for `maintenance`; if it says nothing, restart it: jeet coordinator' as action,
        j.last_run as since, jsonb_build_object('job', j.name, 'late_s', round(extract(epoch from j.late))) as figures
   from (select n.name, s.last_run, s.status, clock_timestamp() - s.next_run as late, s.id, s.heartbeat
-          from unnest(array['state_ttl', 'checkpoint_history', 'publish_ids', 'logs', 'workers', 'retention', 'streams', 'figures', 'state_size']) n(name)
+          from unnest(array['state_ttl', 'checkpoint_history', 'publish_ids', 'logs', 'workers', 'savepoints', 'retention', 'streams', 'figures', 'state_size']) n(name)
           left join jeet_pgqueuer.pgqueuer_schedules s on s.entrypoint = n.name) j
  where exists (select from jeet_internal.leader l
                 where l.heartbeat_at > clock_timestamp() - jeet_internal.threshold_span('leader_silent_s')

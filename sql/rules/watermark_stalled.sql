@@ -20,7 +20,7 @@ select format('event time of %s stage %s stands still in %s of its partitions', 
             else format('it waits for %s, which is not idle yet and brings no later events', a.held_by) end as likely_cause,
        format('at %s since %s, while events are processed; held by %s; %s came late', min(a.watermark), date_trunc('second', min(a.since)),
               coalesce(a.held_by, 'no input'), sum(a.late)) as evidence,
-       case when a.ahead then 'find the event, mend its publisher, and deploy the function under another name to start over from after it: jeet deploy'
+       case when a.ahead then format('find the event and mend its publisher; let the function start over from after it: jeet reset %s --to=…', a.function)
             else format('see who holds it: jeet lag %s --watermarks; let a quiet input rest sooner with idle in the function, and deploy it', a.function) end as action,
        min(a.since) as since,
        jsonb_build_object('function', a.function, 'stage', a.stage, 'partitions', count(*), 'held_by', a.held_by, 'watermark', min(a.watermark)) as figures
