@@ -41,6 +41,8 @@ class MemoryState:
         self.names: dict[str, int] = {}
         self.rows: dict[int, dict[str, tuple[str, float | None]]] = {}
         self.reads = 0
+        self.versions: dict[tuple[int, str], int] = {}
+        """by collection and key: entries of earlier versions, until they are written again"""
 
     def collection(self, name: str) -> CollectionInfo:
         number = self.names.setdefault(name, len(self.names) + 1)
@@ -60,6 +62,23 @@ class MemoryState:
         keys = sorted((key for key in rows if start is None or key.encode() > start), key=str.encode)
         return [(key, *rows[key]) for key in keys[:limit]]
 
+    def read_versions(
+        self, collection_id: int, keys: Sequence[str], version: int
+    ) -> Sequence[tuple[str, float | None, int | None] | None]:
+        return [
+            row and (*row, self._older(collection_id, key, version))
+            for key, row in zip(keys, self.read(collection_id, keys), strict=True)
+        ]
+
+    def scan_versions(
+        self, collection_id: int, after: str | None, limit: int, version: int
+    ) -> Sequence[tuple[str, str, float | None, int | None]]:
+        return [(*row, self._older(collection_id, row[0], version)) for row in self.scan(collection_id, after, limit)]
+
+    def _older(self, collection_id: int, key: str, version: int) -> int | None:
+        written = self.versions.get((collection_id, key), version)
+        return written if written < version else None
+
     def apply(self, result: BatchResult, now_ms: float) -> None:
         """Commit the writes of a batch that had this now_ms."""
         configs = {number: self.configs.get(name, StateConfig()) for name, number in self.names.items()}
@@ -71,6 +90,7 @@ class MemoryState:
                 values = write.put_values.split("\n")
                 for key, value in zip(write.put_keys.split("\n"), values, strict=True):
                     rows[json.loads(key)] = (value, expires)
+                    self.versions.pop((write.collection, json.loads(key)), None)
             if write.deletes:
                 for key in write.delete_keys.split("\n"):
                     rows.pop(json.loads(key), None)

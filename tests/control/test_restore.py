@@ -298,6 +298,35 @@ def test_a_dropped_savepoint_is_gone_and_old_automatic_ones_go(db: psycopg.Conne
         assert db.execute(f"select count(*) from jeet_internal.savepoint{table}").fetchone() == (0,)
 
 
+def test_before_a_version_that_meets_state_a_savepoint_is_taken(
+    db: psycopg.Connection, deploy_graph: DeployGraph
+) -> None:
+    deploy_graph(windowed())
+    assert deploy_graph(windowed()).notes == ()
+    put(db, 1, "window")
+    before = stands(db)
+    graph = windowed()
+    graph.add("filter", 3)
+    assert deploy_graph(graph).notes[0] == "savepoint 1 was taken: jeet restore f 1 goes back to it"
+    deploy_graph(windowed(300_000), how="drain")
+    assert stands(db) != before
+    put(db, 1, "window")
+    rolled = lifecycle.rollback(db, "f", 1, wait_s=0, graph="reset")
+    assert rolled.notes == ("savepoint 3 was taken: jeet restore f 3 goes back to it",)
+    assert [(each.why, each.version, each.entries) for each in savepoints.savepoints(db, "f")] == [
+        ("before going back to version 1", 4, 1),
+        ("before version 4", 3, 1),
+        ("before version 3", 2, 1),
+    ]
+    savepoints.restore(db, "f", 2, wait_s=0)
+    assert stands(db) == before
+    # Not if it is refused, nor if nobody wants it.
+    with pytest.raises(DeployError):
+        deploy_graph(windowed(300_000))
+    lifecycle.rollback(db, "f", 2, wait_s=0, savepoint=False)
+    assert len(savepoints.savepoints(db, "f")) == 3
+
+
 def test_a_reset_begins_anew_from_where_it_is_told(db: psycopg.Connection, busy: None) -> None:
     done = reset(db, "f", Start("earliest"), wait_s=0)
     assert (done.again, done.skipped, done.entries, done.letters, done.outputs) == (6, 0, 3, 1, ("out",))
@@ -331,3 +360,13 @@ def test_what_had_halted_or_was_paused_before(db: psycopg.Connection, busy: None
     lifecycle.pause(db, "f")
     assert savepoints.restore(db, "f", made.id, wait_s=0).status == "paused"
     assert reset(db, "f", Start("latest"), wait_s=0).status == "paused"
+
+
+def test_what_is_not_whole_is_not_kept(db: psycopg.Connection, busy: None) -> None:
+    db.execute(
+        "delete from jeet_internal.event e using jeet_internal.stream s"
+        " where s.id = e.stream_id and s.name = 'f/rekey1'"
+    )
+    with pytest.raises(DeployError, match=r"of f/rekey1 are not in the log; .*--no_savepoint"):
+        savepoints.take(db, "f", "a test")
+    assert savepoints.savepoints(db, "f") == []

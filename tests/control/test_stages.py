@@ -175,7 +175,7 @@ def test_reset_discards_what_lies_between_stages_and_begins_anew(
 ) -> None:
     deploy_graph(windowed())
     put(db, 1, "window")
-    db.execute("update jeet_internal.head set head = 7")
+    db.execute("update jeet_internal.head set head = 7 where stream_id = 1")
     db.execute("update jeet_internal.checkpoint set next_offset = 5")
     old = db.execute("select id from jeet_internal.stream where internal").fetchall()
     assert deploy_graph(windowed(300_000), how="reset").version == 2

@@ -11,7 +11,7 @@ from collections import defaultdict
 
 import pytest
 from tests.torture.cluster import JEET, Cluster, wait_for
-from tests.torture.oracle import Generator, Load
+from tests.torture.oracle import TOTALS_JS, Generator, Load, publish
 
 # What is keyed again keeps its order, as the source has the same key: so the oracle of one stage holds for two.
 STAGES_JS = """export const config = { source: 'events', sink: 'totals', key: 'userId', partitions: 4 };
@@ -126,3 +126,60 @@ def test_what_is_restored_under_load_goes_on_as_from_one_moment(database_url: st
             "select function, stage, collection, key, value::text from jeet.state where function = %s order by 2, 3, 4"
         )
         assert [row[1:] for row in cluster.sql(state, "f")] == [row[1:] for row in cluster.sql(state, "twin")]
+
+
+NEXT_JS = """export const config = { source: 'events', sink: 'totals', key: 'userId' };
+export function migrate(collection, key, value, fromVersion) {
+  if (fromVersion !== 1) throw new Error(`version ${fromVersion}`);
+  return { sum: value, events: 0, from: fromVersion };
+}
+stream.map(event => {
+  const kept = state.totals[event.userId] ??= { sum: 0, events: 0 };
+  kept.sum += event.amount;
+  kept.events += 1;
+  return { id: event.id, userId: event.userId, currentTotal: kept.sum };
+});
+"""
+
+
+@pytest.mark.drill
+def test_what_an_earlier_version_wrote_is_migrated_once_whoever_dies_meanwhile(database_url: str) -> None:
+    generator, chance = Generator(seed=12, keys=200), random.Random(12)
+    with Cluster(database_url, workers=1) as cluster:
+        cluster.deploy(TOTALS_JS, "f", "--partitions=4")
+        publish(cluster.db, "events", generator.events(2000))
+        cluster.drain("f")
+        cluster.deploy(NEXT_JS, "f")
+        before = cluster.value("select count(*) from jeet.state")
+        migrated = "select count(*) from jeet_internal.state where version = 2"
+        for _ in range(3):
+            now = cluster.value(migrated)
+            publish(cluster.db, "events", generator.events(20))
+            wait_for(lambda now=now: cluster.value(migrated) > now, "some are migrated")
+            cluster.replace_one(chance)
+        # Some nobody has read since: they are as they were.
+        assert 0 < cluster.value(migrated) < before == cluster.value("select count(*) from jeet.state")
+        publish(cluster.db, "events", generator.events(3000))
+        cluster.drain("f")
+        check_no_letters(cluster)
+        assert outputs(cluster, "totals") == generator.outputs()
+        kept = dict(cluster.sql("select key, value from jeet.state"))
+        for key, rows in generator.outputs().items():
+            assert kept[key]["sum"] == rows[-1][1]
+            assert kept[key]["events"] == len(rows) - (0 if "from" not in kept[key] else old_events(generator, key)), (
+                key
+            )
+        # The way back is there, and the version that was.
+        (point,) = json.loads(cluster.jeet("savepoints", "f", "--json").stdout)
+        assert (point["why"], point["version"], point["entries"]) == ("before version 2", 1, before)
+        cluster.jeet("rollback", "f", "--no_savepoint")
+        cluster.jeet("restore", "f", str(point["id"]))
+        cluster.drain("f")
+        assert {k: json.loads(v) for k, v in cluster.sql("select key, value::text from jeet.state")} == {
+            key: rows[-1][1] for key, rows in generator.outputs().items()
+        }
+
+
+def old_events(generator: Generator, key: str) -> int:
+    """Of a key, those that the first version had."""
+    return sum(number < 2000 for number, _ in generator.expected[key])

@@ -37,6 +37,7 @@ class Functions(Group):
         hold_ttl: Annotated[bool | None, "state's time to live stands still while nobody runs it"] = None,
         drain: Annotated[bool, "if its stages change, the old version first uses up what is under way"] = False,
         reset: Annotated[bool, "discard its state and begin anew from --start"] = False,
+        savepoint: Annotated[bool, "first keep state and positions in a savepoint"] = True,
     ) -> Done:
         """Deploy a function, or a new version of it, and wait until it runs.
 
@@ -47,6 +48,9 @@ class Functions(Group):
         A version whose stages, keys or operators are others than before is refused with what does not fit, unless it
         may --drain (sources stand still until the old version has used up what lies between its stages and closed its
         windows; then the new one goes on there) or --reset. docs/graph.md tells more.
+
+        If the version before has state or timers, they are kept in a savepoint first (docs/savepoints.md), unless
+        --no_savepoint says otherwise. What an earlier version wrote, `export function migrate` brings to the new form.
         """
         from jeet.control.deploy import deploy
 
@@ -66,7 +70,12 @@ class Functions(Group):
         for lint in code.lints:
             self.out.note(f"note: {lint}")
         result = deploy(
-            self.db, code, wait_s=self.settings.deploy_wait_s, graph=_graph(drain, reset), tell=self.out.note
+            self.db,
+            code,
+            wait_s=self.settings.deploy_wait_s,
+            graph=_graph(drain, reset),
+            savepoint=savepoint,
+            tell=self.out.note,
         )
         for text in result.notes:
             self.out.note(f"note: {text}")
@@ -249,6 +258,7 @@ class Functions(Group):
         *,
         drain: Annotated[bool, "if its stages differ, the present version first uses up what is under way"] = False,
         reset: Annotated[bool, "discard state and begin anew"] = False,
+        savepoint: Annotated[bool, "first keep state and positions in a savepoint"] = True,
     ) -> Done:
         """Run an earlier version again; state and progress stay as they are."""
         from jeet.control import lifecycle
@@ -259,8 +269,11 @@ class Functions(Group):
             version,
             wait_s=self.settings.deploy_wait_s,
             graph=_graph(drain, reset),
+            savepoint=savepoint,
             tell=self.out.note,
         )
+        for text in done.notes:
+            self.out.note(f"note: {text}")
         return _done(done, "runs version")
 
     @command

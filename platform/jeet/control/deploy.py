@@ -68,10 +68,14 @@ def deploy(
     *,
     wait_s: float = 5.0,
     graph: Graph = "same",
+    savepoint: bool = True,
     tell: Callable[[str], None] = lambda text: None,
 ) -> Deployed:
-    """Make this code the version that runs, and wait until its tasks run it. `tell` hears how a drain fares."""
-    function, deployed = draining(db, lambda: _Deploy(db, code, graph).run(), tell)
+    """Make this code the version that runs, and wait until its tasks run it. `tell` hears how a drain fares.
+
+    With `savepoint`, what the version before has kept stays to go back to.
+    """
+    function, deployed = draining(db, lambda: _Deploy(db, code, graph, savepoint=savepoint).run(), tell)
     progress = wait_until_running(db, function, wait_s if deployed.status != "paused" else 0)
     return replace(deployed, progress=progress)
 
@@ -79,11 +83,12 @@ def deploy(
 class _Deploy:
     """One deploy, inside its transaction."""
 
-    def __init__(self, db: psycopg.Connection, code: Code, graph: Graph) -> None:
+    def __init__(self, db: psycopg.Connection, code: Code, graph: Graph, *, savepoint: bool) -> None:
         self._db = db
         self._code = code
         self._spec = code.spec
         self._graph = graph
+        self._savepoint = savepoint
         self._created: list[str] = []
         self._notes: list[str] = []
         self._found: dict[str, _Stream] = {}
@@ -315,7 +320,18 @@ class _Deploy:
             function = FunctionId(row[0])
         comparison = None
         if existing:
-            comparison = settle(db, function, spec.name, existing, chosen, self._graph, self._code.filename)
+            why = f"before version {version}" if self._savepoint else None
+            comparison = settle(
+                db,
+                function,
+                spec.name,
+                existing,
+                chosen,
+                self._graph,
+                self._code.filename,
+                why=why,
+                tell=self._notes.append,
+            )
             self._notes += differences(existing["spec"], settings)
         db.execute(
             query("registry_add_version"),

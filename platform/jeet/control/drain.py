@@ -49,9 +49,11 @@ class Left:
 class NotDrained(JeetError):
     """The function has something under way between its stages; nothing was changed."""
 
-    def __init__(self, function: FunctionId, name: str) -> None:
+    def __init__(self, function: FunctionId, name: str, why: str | None) -> None:
         self.function = function
         self.name = name
+        self.why = why
+        """what for, if a savepoint is to be taken before"""
         super().__init__(f"{name} has not drained")
 
 
@@ -66,11 +68,14 @@ def is_draining(db: psycopg.Connection, function: FunctionId) -> bool:
 
 
 @contextmanager
-def drained(db: psycopg.Connection, function: FunctionId, name: str, tell: Callable[[str], None]) -> Iterator[None]:
-    """Drain the function, then run the block. If that fails, its sources go on."""
+def drained(
+    db: psycopg.Connection, function: FunctionId, name: str, tell: Callable[[str], None], before: Callable[[], None]
+) -> Iterator[None]:
+    """Drain the function, then run the block. If that fails, its sources go on. `before` runs before it begins."""
     try:
         with change(db):
             if not is_draining(db, function):
+                before()
                 fence(db, function)
                 db.execute("select jeet_internal.begin_drain(%s)", (function,))
         _wait(db, function, name, tell)

@@ -100,16 +100,19 @@ def rollback(
     *,
     wait_s: float = 5.0,
     graph: Graph = "same",
+    savepoint: bool = True,
     tell: Callable[[str], None] = lambda text: None,
 ) -> Changed:
     """Run an earlier version again, by default the one before the present one. State and checkpoints stay as far as
-    its stages fit; if they do not, `graph` says what becomes of that, as for a deploy."""
-    function, changed = draining(db, lambda: _roll_back(db, name, version, graph), tell)
+    its stages fit; if they do not, `graph` says what becomes of that, as for a deploy; so does `savepoint`."""
+    function, changed = draining(db, lambda: _roll_back(db, name, version, graph, savepoint=savepoint), tell)
     progress = wait_until_running(db, function, wait_s if changed.status == "running" else 0)
     return replace(changed, progress=progress)
 
 
-def _roll_back(db: psycopg.Connection, name: str, version: int | None, graph: Graph) -> tuple[FunctionId, Changed]:
+def _roll_back(
+    db: psycopg.Connection, name: str, version: int | None, graph: Graph, *, savepoint: bool
+) -> tuple[FunctionId, Changed]:
     row = find(db, name)
     function = FunctionId(row["id"])
     if version is None:
@@ -128,7 +131,9 @@ def _roll_back(db: psycopg.Connection, name: str, version: int | None, graph: Gr
     if version == row["version"] and graph != "reset":
         return function, Changed(name, row["status"], version, changed=False)
     chosen = stages.stored(db, function, version)
-    comparison = settle(db, function, name, row, chosen, graph, f"version {version}")
+    notes: list[str] = []
+    why = f"before going back to version {version}" if savepoint else None
+    comparison = settle(db, function, name, row, chosen, graph, f"version {version}", why=why, tell=notes.append)
     reset = graph == "reset"
     read = {each.stream for plan in chosen.plans for each in plan.inputs}
     written = {each.stream for plan in chosen.plans for each in plan.outputs if each.stream is not None}
@@ -140,7 +145,7 @@ def _roll_back(db: psycopg.Connection, name: str, version: int | None, graph: Gr
     start = parse_start(found["spec"].get("start"), name)
     stages.take_over(db, function, version, chosen, ids, comparison, start, reset=reset)
     status = activate(db, function, version, found["spec"], row["status"])
-    return function, Changed(name, status, version, changed=True)
+    return function, Changed(name, status, version, changed=True, notes=tuple(notes))
 
 
 def delete(db: psycopg.Connection, name: str) -> Deleted:

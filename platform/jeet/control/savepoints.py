@@ -69,7 +69,12 @@ def take(db: psycopg.Connection, name: str, why: str) -> Savepoint:
     row = one(db, "registry_id", {"name": name})
     if row is None:
         raise no_function(db, name)
-    made = _take(db, FunctionId(row["id"]), why, automatic=False)
+    try:
+        made = _take(db, FunctionId(row["id"]), why, automatic=False)
+    except psycopg.Error as error:
+        if error.sqlstate != "JT132":
+            raise
+        raise DeployError(error.diag.message_primary or str(error)) from error
     return next(each for each in savepoints(db, name) if each.id == made)
 
 

@@ -16,6 +16,7 @@ from jeet.control import drain, stages
 from jeet.control.change import change, fence
 from jeet.control.drain import NotDrained
 from jeet.control.registry import one
+from jeet.control.savepoints import take_before
 from jeet.control.signature import Comparison, compare
 from jeet.control.stages import Stages
 from jeet.db.sql import query
@@ -33,9 +34,9 @@ def draining(db: psycopg.Connection, attempt: Callable[[], T], tell: Callable[[s
         with change(db):
             return attempt()
     except NotDrained as waiting:
-        function, name = waiting.function, waiting.name
+        function, name, why = waiting.function, waiting.name, waiting.why
     while True:
-        with drain.drained(db, function, name, tell):
+        with drain.drained(db, function, name, tell, lambda: keep(db, function, name, why, tell)):
             try:
                 with change(db):
                     return attempt()
@@ -51,11 +52,18 @@ def settle(
     chosen: Stages,
     graph: Graph,
     where: str,
+    *,
+    why: str | None,
+    tell: Callable[[str], None],
 ) -> Comparison:
-    """How a version's stages take over from those that run; DeployError, or NotDrained, if they cannot yet."""
+    """How a version's stages take over from those that run; DeployError, or NotDrained, if they cannot yet.
+
+    Before anything is touched, a savepoint is taken for what is to happen, `why`; none without.
+    """
     before = stages.stored(db, function, existing["version"])
     comparison = compare(before.signatures, chosen.signatures)
     if comparison.fits and graph != "reset":
+        keep(db, function, name, why, tell)
         return comparison
     if graph == "same":
         raise DeployError(
@@ -64,13 +72,15 @@ def settle(
             " windows (state of what has changed is lost); or --reset: streams between stages, state and timers are"
             " discarded, and it starts again from --start; or deploy it under another --name"
         )
-    fence(db, function)
     if graph == "reset":
+        keep(db, function, name, why, tell)
+        fence(db, function)
         return comparison
+    fence(db, function)
     if existing["status"] == "paused":
         raise DeployError(f"{name} is paused, so it cannot drain: jeet resume {name} first, or use --reset")
     if not existing["draining"] or drain.left(db, function):
-        raise NotDrained(function, name)
+        raise NotDrained(function, name, why)
     gone = [number for number in range(len(before.plans)) if number not in comparison.moves.values()]
     row = one(db, "registry_open_letters", {"function": function, "stages": gone})
     if row is not None and row["open"]:
@@ -79,6 +89,13 @@ def settle(
             f" with them: jeet dlq redrive or drop them first (jeet dlq list {name}), or use --reset"
         )
     return comparison
+
+
+def keep(db: psycopg.Connection, function: FunctionId, name: str, why: str | None, tell: Callable[[str], None]) -> None:
+    """Take a savepoint for what is to happen, if there is anything to keep, and say how to go back. Inside `change`."""
+    made = None if why is None else take_before(db, function, why)
+    if made is not None:
+        tell(f"savepoint {made} was taken: jeet restore {name} {made} goes back to it")
 
 
 def activate(

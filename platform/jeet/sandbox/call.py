@@ -163,6 +163,19 @@ class StateReader(Protocol):
         """(key, JSON text, expires_at_ms or None) in order of the keys' UTF-8 bytes."""
         ...
 
+    def read_versions(
+        self, collection_id: int, keys: Sequence[str], version: int
+    ) -> Sequence[tuple[str, float | None, int | None] | None]:
+        """As `read`, each with the version of the function that wrote it if that was before `version`, else None; 0 if
+        that is not known. Asked of functions that migrate what earlier versions wrote."""
+        ...
+
+    def scan_versions(
+        self, collection_id: int, after: str | None, limit: int, version: int
+    ) -> Sequence[tuple[str, str, float | None, int | None]]:
+        """As `scan`, each with that."""
+        ...
+
 
 @dataclass(frozen=True)
 class OutputStream:

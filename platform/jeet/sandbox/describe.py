@@ -34,6 +34,8 @@ class Description:
     """`file:line: …`"""
     stateless_source: bool = False
     """made from a .wasm: nothing is known but what it declares"""
+    migrates: bool = False
+    """it exports `migrate`"""
 
 
 def emits_of(

@@ -71,6 +71,8 @@ class Instance:
         digest: str,
         operators: frozenset[str] = frozenset(),
         schema: InputSchema | None = None,
+        *,
+        migrates: bool = False,
     ) -> None:
         self._machine = machine
         self._caller = caller
@@ -80,6 +82,7 @@ class Instance:
         self._digest = digest
         self._operators = operators
         self._schema = schema
+        self._migrates = migrates
         self._collections: dict[str, CollectionInfo] = {}
         self._collection_ids: frozenset[int] = frozenset()
         self._sequence = 0
@@ -317,12 +320,19 @@ class Instance:
         self._check_collection(collection)
         if not keys or len(keys) > 100_000 or not all(isinstance(key, str) for key in keys):
             raise ValueError("keys")
+        older = b""
         with _reader_errors():
-            rows = self._reader.read(collection, keys)
+            if self._migrates:
+                found = self._reader.read_versions(collection, keys, self._spec.version)
+                rows: Sequence[tuple[str, float | None] | None] = [row and row[:2] for row in found]
+                versions = [row and row[2] for row in found]
+                older = b"" if all(version is None for version in versions) else json.dumps(versions).encode()
+            else:
+                rows = self._reader.read(collection, keys)
         values = "\n".join([row[0] if row is not None else "" for row in rows])
         expiries = [row[1] if row is not None else None for row in rows]
         head = b"" if not any(expiries) else json.dumps(expiries).encode()
-        return message((head, values.encode()))
+        return message((head, values.encode(), older) if self._migrates else (head, values.encode()))
 
     def _scan(self, collection: int, after: str | None, limit: int) -> bytes:
         self._check_collection(collection)
@@ -332,10 +342,16 @@ class Instance:
             or not 0 < limit <= _MAX_SCAN_ROWS
         ):
             raise ValueError("scan")
+        head: dict[str, list[object]] = {}
         with _reader_errors():
-            rows = self._reader.scan(collection, after, limit)
-        head = json.dumps({"keys": [row[0] for row in rows], "expires": [row[2] for row in rows]})
-        return message((head.encode(), "\n".join(row[1] for row in rows).encode()))
+            if self._migrates:
+                found = self._reader.scan_versions(collection, after, limit, self._spec.version)
+                rows: Sequence[tuple[str, str, float | None]] = [row[:3] for row in found]
+                head["older"] = [row[3] for row in found]
+            else:
+                rows = self._reader.scan(collection, after, limit)
+        head |= {"keys": [row[0] for row in rows], "expires": [row[2] for row in rows]}
+        return message((json.dumps(head).encode(), "\n".join(row[1] for row in rows).encode()))
 
     def _open(self, name: str) -> bytes:
         if not isinstance(name, str) or not name.isascii() or not 0 < len(name) <= 63:

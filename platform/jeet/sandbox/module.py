@@ -21,6 +21,7 @@ DRIVER_PARTS = (
     "collection",
     "entries",
     "cache",
+    "migrate",
     "state",
     "random",
     "outputs",

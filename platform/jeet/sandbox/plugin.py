@@ -166,7 +166,8 @@ class Plugin:
         for what, text in (("graph", graph_text), ("config", config_text)):
             if (verdict := check_json(text)) is not None:
                 raise DeployError(f"{compiled.filename}: the {what} {verdict}")
-        graph = json.loads(graph_text)["graph"]
+        described = json.loads(graph_text)
+        graph = described["graph"]
         config = json.loads(config_text)
         if config is not None and config.get("input") is not None:
             try:
@@ -187,6 +188,7 @@ class Plugin:
             collections=tuple(collections),
             lints=self._lints(source) if source is not None else (),
             stateless_source=source is None,
+            migrates=described["migrates"],
         )
 
     def _lints(self, source: Source) -> tuple[str, ...]:
@@ -205,7 +207,7 @@ class Plugin:
         machine = self._start_driver(spec.limits.guest_memory_bytes)
         try:
             self._boot(machine, compiled, spec)
-            operators = _operators(ask_driver(machine, self, BOOT_BUDGET, b"prepare"))
+            operators, migrates = _prepared(ask_driver(machine, self, BOOT_BUDGET, b"prepare"))
         except DriverRefused as refused:
             machine.close()
             kind: TrapKind = "memory" if "out of memory" in refused.error else "abort"
@@ -218,7 +220,7 @@ class Plugin:
         if spec.input_schema is not None:
             schema = InputSchema(spec.input_schema, self._engine.schemas, spec.limits, spec.slice_ms)
         where = partial(_place, compiled.filename)
-        return Instance(machine, self, spec, reader, where, digest, operators, schema)
+        return Instance(machine, self, spec, reader, where, digest, operators, schema, migrates=migrates)
 
     def is_careful(self, digest: str) -> bool:
         """Whether this module has returned text that the gate refused: its instances then check each text at once."""
@@ -406,12 +408,13 @@ def _nothing_yet(machine: Machine) -> Callable[[int, bytes], bytes | None]:
     return on_frame
 
 
-def _operators(answer: list[bytes]) -> frozenset[str]:
-    """Those that may set timers, as the driver says before any event has run; hostile like all that it says."""
+def _prepared(answer: list[bytes]) -> tuple[frozenset[str], bool]:
+    """The operators that may set timers, and whether entries of state are to be told with the version that wrote them;
+    as the driver says before any event has run, hostile like all that it says."""
     try:
         names = json.loads(answer[0])
         if isinstance(names, list) and all(isinstance(name, str) and is_operator(name) for name in names):
-            return frozenset(names)
+            return frozenset(names), answer[1] == b"true"
     except (ValueError, IndexError, RecursionError):
         pass
     raise GuestTrap("the module cannot run: its operators cannot be read", kind="abort", suspects=range(0))

@@ -140,7 +140,10 @@ class TaskState(StateReader):
         return [found.get(key) for key in keys]
 
     def scan(self, collection_id: int, after: str | None, limit: int) -> Sequence[tuple[str, str, float | None]]:
-        values = {
+        return self._rows("scan_state", self._page(collection_id, after, limit))
+
+    def _page(self, collection_id: int, after: str | None, limit: int) -> dict[str, Any]:
+        return {
             "task": self._task,
             "collection": collection_id,
             "after": "" if after is None else after,
@@ -148,7 +151,19 @@ class TaskState(StateReader):
             "limit": limit,
             "hold_ms": self._hold_ms,
         }
-        return self._rows("scan_state", values)
+
+    def read_versions(
+        self, collection_id: int, keys: Sequence[str], version: int
+    ) -> Sequence[tuple[str, float | None, int | None] | None]:
+        values = {"task": self._task, "collection": collection_id, "hold_ms": self._hold_ms, "version": version}
+        rows = self._rows("read_state_versions", {**values, "keys": [key for key in keys if storable(key)]})
+        found = {row[0]: (row[1], row[2], row[3]) for row in rows}
+        return [found.get(key) for key in keys]
+
+    def scan_versions(
+        self, collection_id: int, after: str | None, limit: int, version: int
+    ) -> Sequence[tuple[str, str, float | None, int | None]]:
+        return self._rows("scan_state_versions", {**self._page(collection_id, after, limit), "version": version})
 
     def _rows(self, name: str, values: Mapping[str, Any]) -> list[Any]:
         return self._ask(lambda db: db.execute(query(name), values).fetchall())

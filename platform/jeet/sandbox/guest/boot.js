@@ -49,9 +49,10 @@ function useExports() {
 function describeModule() {
   useExports();
   checkGraph();
+  useMigrate();
   const config = configOf();
   const text = config === null ? 'null' : jsonText(config, 'config', 1048576, 'config_bytes');
-  return [stringify({ graph: nodes }), text];
+  return [stringify({ graph: nodes, migrates: migrate !== null }), text];
 }
 
 function configOf() {
@@ -67,6 +68,7 @@ function configOf() {
 
 function prepare() {
   useExports();
+  useMigrate();
   const config = configOf();
   if (config !== null && config.deterministic === false) {
     deterministic = false;
@@ -79,7 +81,7 @@ function prepare() {
     only = first;
     handlerTakesContext = takesContext(first.handler);
   }
-  return [stringify(Array.from(timerOperators.keys()))];
+  return [stringify(Array.from(timerOperators.keys())), `${migrate !== null}`];
 }
 
 function answer(act) {

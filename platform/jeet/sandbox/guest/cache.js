@@ -9,7 +9,7 @@ function fetchable(collection, first, most) {
 
 // Asks the host once for this key and for all keys that the rest of the batch will probably want.
 function fetchMissing(collection, entry) {
-  const wanted = tables.wanted(collection.table, entry);
+  const wanted = migrate === null || collection.ofOperator ? tables.wanted(collection.table, entry) : new Sought(collection, entry);
   if (collection.likely !== null) {
     addForeseen(collection, entry.key, wanted, fetchable(collection, FIRST_PREFETCH_KEYS, PREFETCH_KEYS));
   } else if (collection.prefetchedIn !== shared[BATCH]) {
@@ -18,11 +18,15 @@ function fetchMissing(collection, entry) {
     if (addLikely(collection, entry.key, wanted, most)) collection.prefetchedIn = shared[BATCH];
   }
   send(OP_READ, wanted.request(collection.id));
-  const [expiries, values] = answerOf();
-  const bytes = wanted.take(expiries.length > 0 ? parse(decoder.decode(expiries)) : null, values);
+  const [expiries, values, versions] = answerOf();
+  const bytes = wanted.take(listOf(expiries), values, listOf(versions));
   if (bytes < 0) throw new InternalFault('the host answered for other keys than asked');
   collection.rowsRead += wanted.count;
   collection.bytesRead += bytes;
+}
+
+function listOf(section) {
+  return section === undefined || section.length === 0 ? null : parse(decoder.decode(section));
 }
 
 // Adds entries for keys that later events of this batch will ask for: the events' own keys if this key is its event's
@@ -107,9 +111,10 @@ function enumerate(collection) {
       const known = collection.table.find(key);
       const entry = known === undefined ? newEntry(collection, key) : known;
       if (entry.kind === UNKNOWN) {
-        tables.fill(entry, texts[i], page.expires[i]);
+        learn(collection, entry, texts[i], page.expires[i], page.older === undefined ? null : page.older[i]);
         collection.rowsRead += 1;
         collection.bytesRead += texts[i].length;
+        renew(collection, entry);
       }
       if (entry.kind !== ABSENT && !expired(entry)) names.add(key);
       after = key;

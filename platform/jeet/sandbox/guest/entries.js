@@ -33,12 +33,15 @@ class Collection {
     this.bytesRead = 0;
     this.likely = null; // of an operator: (key asked for, i) → what event i will probably ask for, or null
     this.field = null; // the event's field that names this collection's keys, once learned
+    this.ofOperator = false; // an operator's own: its entries are never migrated
+    this.older = new Map(); // key → what an earlier version wrote, of entries that are not known yet (migrate.js)
     this.table = tables.open(this, info.ttl_ms, this.byAccess);
   }
 }
 
 function requireEvent() {
   if (shared[SERIAL] === 0) {
+    if (migrating) throw new Error('migrate gets the old value and returns the new one: it cannot use state');
     throw new Error('state can be used only while an event is processed (await what you start before the event ends)');
   }
 }
@@ -68,12 +71,17 @@ function find(collection, key) {
   if (entry === undefined) {
     entry = newEntry(collection, key);
     tables.touch(entry);
-    fetchMissing(collection, entry);
+    askFor(collection, entry);
   } else {
     tables.touch(entry);
-    if (entry.kind === UNKNOWN) fetchMissing(collection, entry);
+    if (entry.kind === UNKNOWN) askFor(collection, entry);
   }
   return entry;
+}
+
+function askFor(collection, entry) {
+  if (!collection.older.has(entry.key)) fetchMissing(collection, entry);
+  if (collection.older.size > 0) renew(collection, entry);
 }
 
 function isPresent(collection, entry) {

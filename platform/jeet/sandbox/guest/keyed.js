@@ -5,6 +5,7 @@
 function storeOf(name, likely) {
   const known = opened.get(name);
   const collection = known === undefined ? openCollection(name) : known;
+  collection.ofOperator = true;
   if (known === undefined && likely !== undefined) collection.likely = likely;
   return collection.table.object;
 }

@@ -66,6 +66,9 @@ function beginStateBatch(number, committed, now) {
   shared[BATCH] = number;
   shared[COMMITTED] = committed;
   shared[BATCH_TIME] = now;
+  if (migrate !== null) {
+    for (let c = 0; c < collections.length; c++) collections[c].older.clear();
+  }
   tables.beginBatch();
 }
 
