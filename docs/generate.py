@@ -15,6 +15,7 @@ from pathlib import Path
 from jeet.cli import help as pages
 from jeet.cli.command import is_command
 from jeet.cli.main import headed_groups
+from jeet.ids import FunctionId, Partition, TaskId
 from jeet.limits import REASONS, TABLE
 from jeet.settings import Settings
 
@@ -108,6 +109,26 @@ def views() -> str:
     return "\n".join(parts).rstrip()
 
 
+def metrics() -> str:
+    """What /metrics of workers and coordinators says."""
+    from jeet.observe.collector import Look
+    from jeet.observe.figures import Figures, TaskName
+    from jeet.observe.metrics import OF_THE_WHOLE, WorkerMetrics
+
+    figures = Figures()
+    figures.of(TaskId(0), FunctionId(0), TaskName("", 0, Partition(0)), 0.0)
+    worker = WorkerMetrics(figures, lambda: Look((), 0, 0, 0, 0.0), "", "")
+    rows = ["| name | labels | meaning |", "| --- | --- | --- |", "| **of each worker** | | |"]
+    for family in worker.collect():
+        suffix = {"counter": "_total", "info": "_info"}.get(family.type, "")
+        labels = ", ".join(f"`{name}`" for name in family.samples[0].labels)
+        rows.append(f"| `{family.name}{suffix}` | {labels} | {family.documentation} |")
+    rows.append("| **of each coordinator, about the whole** | | |")
+    for name, (names, told) in OF_THE_WHOLE.items():
+        rows.append(f"| `{name}` | {', '.join(f'`{label}`' for label in names)} | {told} |")
+    return "\n".join(rows)
+
+
 def _unquoted(text: str) -> str:
     """What a string of SQL stands for."""
     return text.replace("''", "'")
@@ -151,6 +172,7 @@ SECTIONS: dict[str, tuple[str, Callable[[], str]]] = {
     "thresholds": ("operations.md", thresholds),
     "limits": ("limits.md", limits),
     "views": ("sql.md", views),
+    "metrics": ("figures.md", metrics),
 }
 
 

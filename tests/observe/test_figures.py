@@ -119,6 +119,18 @@ def test_rates_and_history_are_there_once_a_coordinator_has_looked(cluster: Clus
     assert sum(row["events"] for row in all_of(cluster, "select * from jeet.history")) == EVENTS + 2
 
 
+def test_the_command_line_tells_the_same(cluster: Cluster) -> None:
+    (told,) = [json.loads(line) for line in cluster.jeet("figures", "sums", "--json").stdout.splitlines()]
+    (rates,) = told["rates"]
+    assert (rates["function"], rates["stream"], rates["lag"]) == ("sums", "orders", 0)
+    assert "hot" in {row["key"] for row in told["hot_keys"]}
+    assert told["slowest_events"][0]["cpu_ms"] >= 20
+    assert {row["reason"] for row in told["lease_changes"]} == {"deployed"}
+    by_partition = json.loads(cluster.jeet("figures", "--partitions", "--json").stdout)
+    assert [row["partition"] for row in by_partition["rates"]] == [0, 1]
+    assert b"arrival_per_s" in cluster.jeet("figures").stdout
+
+
 @pytest.mark.parametrize("kind", ["worker", "coordinator"])
 def test_metrics_are_named_as_prometheus_has_it(cluster: Cluster, kind: str) -> None:
     families = scrape(cluster, kind)

@@ -62,6 +62,33 @@ class Inspect(Group):
         return self._table("cli_lag", "no function is deployed", function=name)
 
     @command
+    def figures(
+        self,
+        name: Annotated[str | None, "a function (default: all)"] = None,
+        *,
+        partitions: Annotated[bool, "rates of each partition, instead of their sums"] = False,
+    ) -> Record:
+        """Show rates, where the time goes, hot keys, slow events, state and changes of owners.
+
+        Rates are of the last minute or two, shares of the last minutes in which the function had something to do. What
+        each figure means, and how far off it may be: the views of the same names in docs/sql.md.
+        """
+        if name is not None:
+            self._must_exist(name)
+        rates = "cli_partition_rates" if partitions else "cli_rates"
+        return Record(
+            {
+                "rates": self._table(rates, "no function is deployed", function=name),
+                "hot_keys": self._table("cli_hot_keys", "none", function=name),
+                "slowest_events": self._table(
+                    "cli_slowest_events", "none took long enough to be noticed", function=name
+                ),
+                "state": self._table("cli_state_size", "none, or not measured yet", function=name),
+                "lease_changes": self._table("cli_lease_changes", "none", function=name),
+            }
+        )
+
+    @command
     def state(
         self,
         name: Annotated[str, "a function"],

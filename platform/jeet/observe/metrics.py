@@ -41,7 +41,7 @@ _TASK_COUNTERS = {
 _STATEMENTS = {"fetch_s": "fetch", "state_s": "read_state", "commit_s": "commit"}
 
 _READER = ("function", "stage", "stream")
-_OF_THE_WHOLE: dict[str, tuple[tuple[str, ...], str]] = {
+OF_THE_WHOLE: dict[str, tuple[tuple[str, ...], str]] = {
     "jeet_lag_events": (_READER, "Events that wait"),
     "jeet_oldest_waiting_event_age_seconds": (_READER, "How long the oldest waiting event has been in the log"),
     "jeet_checkpoint_events": (_READER, "Next offsets, over all partitions: falls when a function is reset"),
@@ -126,9 +126,7 @@ class ClusterMetrics(Collector):
             rows = None
         up = GaugeMetricFamily("jeet_database_up", "1 if the database answered this scrape", value=rows is not None)
         yield up
-        families = {
-            name: GaugeMetricFamily(name, told, labels=labels) for name, (labels, told) in _OF_THE_WHOLE.items()
-        }
+        families = {name: GaugeMetricFamily(name, told, labels=labels) for name, (labels, told) in OF_THE_WHOLE.items()}
         for name, labels, value in rows or ():
             families[name].add_metric(labels, value)
         yield from families.values()
