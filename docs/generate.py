@@ -18,6 +18,7 @@ from jeet.cli.main import headed_groups
 from jeet.ids import FunctionId, Partition, TaskId
 from jeet.limits import REASONS, TABLE
 from jeet.settings import Settings
+from jeet.telemetry import FIELDS
 
 HERE = Path(__file__).resolve().parent
 ROOT = HERE.parent
@@ -134,6 +135,12 @@ def _unquoted(text: str) -> str:
     return text.replace("''", "'")
 
 
+def log_fields() -> str:
+    """What the fields of log lines mean."""
+    rows = ["| field | meaning |", "| --- | --- |"]
+    return "\n".join([*rows, *(f"| `{name}` | {meaning} |" for name, meaning in FIELDS.items())])
+
+
 def rules() -> str:
     """Each rule of the doctor, in the order in which findings are told, with its thresholds."""
     text = (ROOT / "sql" / "functions" / "findings.sql").read_text()
@@ -169,6 +176,7 @@ _OF_CLIENT = (
 SECTIONS: dict[str, tuple[str, Callable[[], str]]] = {
     "settings": ("operations.md", settings),
     "rules": ("operations.md", rules),
+    "fields": ("operations.md", log_fields),
     "thresholds": ("operations.md", thresholds),
     "limits": ("limits.md", limits),
     "views": ("sql.md", views),

@@ -24,6 +24,55 @@ WORKER_DISCONNECTED = "worker disconnected"
 REDISTRIBUTED = "Partition Redistribution Successful"
 WAITING_FOR_WORKERS = "waiting for workers"
 
+FIELDS = {
+    "function": "the function",
+    "stage": "the stage of its graph, from 0",
+    "partition": "the partition",
+    "stream": "the stream",
+    "offset": "the offset of the event, or of the first of a batch",
+    "timer": "the name of a timer",
+    "tasks": "numbers of tasks, as jeet_internal.task has them",
+    "worker": "the worker's number, as jeet.workers has it",
+    "workers": "how many workers",
+    "partitions": "how many partitions it is about",
+    "moved": "how many of them have another owner now",
+    "open": "how many have none yet",
+    "changed": "how many assignments changed",
+    "crashes": "owners in a row that died without a commit",
+    "suspects": "events that one of them may have died of",
+    "host": "the machine",
+    "pid": "a process of ours",
+    "backend_pid": "a session of Postgres",
+    "application": "its application_name",
+    "process": "a process that `jeet up` runs, by name",
+    "signal": "the signal that ended it",
+    "exit_code": "the code that it ended with",
+    "in_a_row": "times in a row that it lived shortly",
+    "lived_s": "for how long it lived, in seconds",
+    "restart_in_s": "when it is started again, in seconds",
+    "elapsed_ms": "how long it took, in milliseconds",
+    "silent_ms": "how long nothing was heard, in milliseconds",
+    "since_heartbeat_ms": "time since the last heartbeat, in milliseconds",
+    "ended": "sessions that were ended",
+    "lag": "events that wait",
+    "max_lag": "events that may wait",
+    "job": "the maintenance job",
+    "rows": "rows that it changed",
+    "segment": "the number of a segment of the log",
+    "unprocessed": "whether a function had still to read them",
+    "status": "the status that it has now",
+    "plugin": "the Javy plugin, by the start of its SHA-256",
+    "database": "address of the database, without password",
+    "migrations": "migrations that were applied",
+    "address": "where it listens",
+    "path": "a file",
+    "reason": "why it was done",
+    "error": "what went wrong, as whoever noticed it said",
+    "stack": "where, if nobody foresaw it",
+    "logger": "the library that says so",
+}
+"""names of fields in log lines, and what they mean: the same thing has the same name everywhere"""
+
 LogFormat = Literal["text", "json"]
 
 

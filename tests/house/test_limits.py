@@ -17,11 +17,14 @@ from psycopg.types.json import Jsonb
 from jeet.control.code import read_code
 from jeet.control.spec import Flags, merge
 from jeet.errors import DeployError
+from jeet.ids import Offset
 from jeet.limits import DEFAULTS, REASONS, TABLE, Limit
 from jeet.sandbox.engine import Engine
 from jeet.sandbox.limits import Limits
 from jeet.sandbox.plugin import Plugin
 from jeet.settings import Settings
+from jeet.task.effects import LoggedLine
+from jeet.task.logs import LogBudget
 from jeet.testing import LocalFunction
 from logtools import MakeStream
 
@@ -104,6 +107,14 @@ def schema_memory(ways: Ways) -> str:
     return f"dead letter: {failure.error}"
 
 
+def cut_logs(messages: list[str]) -> str:
+    lines = [LoggedLine(Offset(0), "info", message) for message in messages]
+    *kept, notice = LogBudget().admit(lines, 0.0)
+    assert kept == lines[:-1]
+    assert "cut" in notice.message
+    return f"cut, with a line that tells how much: {notice.message}"
+
+
 BEYOND: dict[str, Callable[[Ways, int], str]] = {
     "event_bytes": lambda ways, most: ways.publish(json.dumps("x" * most)),
     "depth": lambda ways, most: ways.publish("[" * (most + 1) + "]" * (most + 1)),
@@ -134,6 +145,8 @@ BEYOND: dict[str, Callable[[Ways, int], str]] = {
         f"for (let i = 0; i <= {most}; i++) state.s['k' + i] = 1; return Object.keys(state.s).length"
     ),
     "log_bytes": lambda ways, most: ways.run(f"console.log('x'.repeat({most} + 1))"),
+    "log_lines_per_minute": lambda _ways, most: cut_logs(["x"] * (most + 1)),
+    "log_bytes_per_minute": lambda _ways, most: cut_logs(["x" * most, "x"]),
     "dead_letter_bytes": lambda ways, most: ways.run(f"throw new Error('x'.repeat({most} + 1))"),
     "event_cpu_ms": lambda ways, most: ways.run("for (;;) {}", event_cpu_ms=most),
     "event_wall_ms": lambda ways, most: ways.run("for (;;) {}", event_wall_ms=most),

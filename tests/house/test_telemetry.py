@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import ast
 import io
 import json
 import logging
 import unicodedata
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 from hypothesis import given
@@ -92,3 +94,30 @@ def test_fields_given_by_the_standard_library_are_shown() -> None:
     telemetry.configure(stream=stream)
     logging.getLogger("jeet.test").warning("half of %s", "it", extra={"path": "x/y"})
     assert stream.getvalue().rstrip().endswith("warning half of it path=x/y")
+
+
+HANDED_ON = (
+    *("stack", "logger", "error"),  # telemetry.py
+    *("function", "stage", "partition", "offset", "timer"),  # of a task
+    *("process", "pid", "signal", "exit_code"),  # of a child
+)
+"""fields that log calls are given as **fields"""
+
+
+def test_fields_have_one_vocabulary() -> None:
+    """Every name that a log call gives is in the table, and nothing else is."""
+    used = dict.fromkeys(HANDED_ON, "")
+    for path in Path(telemetry.__file__).parent.rglob("*.py"):
+        tree = ast.parse(path.read_text())
+        for call in [node for node in ast.walk(tree) if isinstance(node, ast.Call)]:
+            if isinstance(call.func, ast.Attribute):
+                logs = ast.unparse(call.func.value) == "log" and call.func.attr in ("debug", "info", "warning", "error")
+            else:
+                logs = isinstance(call.func, ast.Name) and call.func.id == "write"
+            if logs:
+                names = [keyword.arg for keyword in call.keywords if keyword.arg not in (None, "exc", "extra")]
+                extras = [keyword.value for keyword in call.keywords if keyword.arg == "extra"]
+                names += [str(ast.literal_eval(key)) for extra in extras for key in getattr(extra, "keys", []) if key]
+                used.update({str(name): path.name for name in names})
+    assert {name: file for name, file in used.items() if name not in telemetry.FIELDS} == {}
+    assert sorted(set(telemetry.FIELDS) - set(used)) == []

@@ -54,6 +54,11 @@ class Lease:
     draining: bool = False
     """sources are read no further: another graph is to take over"""
 
+    @property
+    def fields(self) -> dict[str, Any]:
+        """How log lines name the task."""
+        return {"function": self.function, "stage": self.stage, "partition": self.partition}
+
 
 @dataclass(frozen=True)
 class Owner:

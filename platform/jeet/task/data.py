@@ -55,14 +55,14 @@ class DataConnection:
             raise
         if self._failing:
             self._failing = False
-            log.info("database is back", connection=self._application)
+            log.info("database is back", application=self._application)
 
     def _say_failing(self, error: Exception) -> None:
         if not self._failing:
             self._failing = True
             log.warning(
                 "database cannot be used; trying again",
-                connection=self._application,
+                application=self._application,
                 error=str(error) or type(error).__name__,
             )
 

@@ -17,7 +17,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from random import Random
-from typing import Any, Literal
+from typing import Literal
 
 from jeet.clock import SYSTEM_CLOCK, Clock
 from jeet.errors import RetryLater, SandboxError, StopTask
@@ -338,7 +338,7 @@ class Lane:
             self._mark_dry(turn)
 
     def _tell(self, turn: Turn, error: Exception) -> None:
-        fields: dict[str, Any] = {"function": turn.task.lease.function, "partition": turn.task.lease.partition}
+        fields = turn.task.lease.fields
         if turn.events is not None:
             fields |= {"timer": turn.events.timers[0].name} if turn.events.timers else {"offset": turn.events.start}
         if isinstance(error, SandboxError):
@@ -352,8 +352,7 @@ class Lane:
         if task.failures % _TELL_EACH == 2:  # not at once: a segment that is being detached is gone soon
             log.error(
                 "events cannot be read; their partition stands still, and is tried again",
-                function=task.lease.function,
-                partition=task.lease.partition,
+                **task.lease.fields,
                 offset=min(cursor.read for cursor in task.cursors),
                 error=str(error),
             )
@@ -443,7 +442,7 @@ class Lane:
             self._hold_off(task)
             self._wake_up(task)
             return
-        log.error("task halted", function=task.lease.function, partition=task.lease.partition, reason=halt.reason)
+        log.error("task halted", **task.lease.fields, reason=halt.reason)
         self._lost(task)
 
     def _let_go_if_quiet(self, task: RunningTask) -> None:

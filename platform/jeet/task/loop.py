@@ -188,7 +188,7 @@ class TaskLoop:
                     await self._refuse(db, lease)
                     continue
                 await db.execute("select jeet_internal.halt_task($1, $2, $3)", lease.task_id, lease.epoch, str(error))
-                log.error("task halted", function=lease.function, partition=lease.partition, reason=str(error))
+                log.error("task halted", **lease.fields, reason=str(error))
                 continue
             except (RetryLater, SandboxError) as error:
                 self._hold_off(lease, error)
@@ -201,13 +201,13 @@ class TaskLoop:
         held.losses += 1
         held.not_before = self._clock.monotonic() + backoff_s(held.losses, self._random)
         if held.losses == 1:  # one line: what follows says the same until it runs
-            log.error("task waits", function=lease.function, partition=lease.partition, exc=error)
+            log.error("task waits", exc=error, **lease.fields)
 
     async def _refuse(self, db: Connection, lease: Lease) -> None:
         """Another worker can run the task: it is for the coordinator to move it there."""
         await release(db, self._owner, [lease.task_id])
         self._held[lease.task_id].not_before = self._clock.monotonic() + _REFUSAL_S
-        log.info("task left to a worker that has its plugin", function=lease.function, partition=lease.partition)
+        log.info("task left to a worker that has its plugin", **lease.fields)
 
     def _start(self, lease: Lease, program: Program, recorded: Mapping[tuple[StreamId, Offset], int]) -> None:
         lane = min(self.lanes, key=lambda lane: lane.load(lease.function_id))
@@ -234,8 +234,7 @@ class TaskLoop:
         if task.is_careful:
             log.warning(
                 "earlier owners died; going on with care",
-                function=lease.function,
-                partition=lease.partition,
+                **lease.fields,
                 crashes=lease.crashes,
                 suspects=len(recorded),
             )

@@ -17,6 +17,7 @@ from jeet.observe.figures import TaskFigures
 from jeet.sandbox.call import BatchResult, Fault
 from jeet.sandbox.instance import Instance
 from jeet.task.effects import Effects, dead_letters, effects_of
+from jeet.task.logs import LogBudget
 from jeet.task.program import Program
 from jeet.task.retry import Careful, Verdict, judge
 from jeet.task.share import Work
@@ -81,6 +82,7 @@ class RunningTask:
     """of its inputs"""
     spent_s: float = 0.0
     """CPU time of its last turn"""
+    logs: LogBudget = field(default_factory=LogBudget)
     on_commit: Callable[[], None] = lambda: None
     stir_clocks: Callable[[], None] = lambda: None
     """has clocks.py look soon"""
@@ -243,7 +245,11 @@ class RunningTask:
         careful = self._careful(turn)
         attempts = careful.attempt if careful is not None and turn.alone else 1
         effects = effects_of(self.lease, turn.events, result, self.state.ttl_ms, attempts=attempts)
-        turn.effects = replace(effects, clear_suspects=turn.cursor is not None and careful is not None)
+        turn.effects = replace(
+            effects,
+            logs=self.logs.admit(effects.logs, now),
+            clear_suspects=turn.cursor is not None and careful is not None,
+        )
         turn.highest_ms = result.highest_ms
         self._advance(turn, now)
         return None
