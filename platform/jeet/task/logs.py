@@ -1,7 +1,7 @@
 """How much of what a function writes with console.* is kept: so much a minute, and a line that says what was cut.
 
 Promise: a function that logs without end fills neither the database nor a commit. That something is cut is
-told at once, how much with the first batch after the minute. Each task has a budget of its own; a new owner begins anew.
+told at once, how much with the first batch after the minute. Each task has a budget; a new owner begins anew.
 """
 
 from __future__ import annotations
