@@ -182,6 +182,32 @@ def test_a_batch_s_state_is_read_in_few_requests(stages: Open) -> None:
     assert stage.task.state.reads < 40
 
 
+@pytest.mark.parametrize(
+    "operator",
+    [
+        "stream.window({ tumbling: '1m', name: 'kept' }).count();",
+        "stream.window({ hopping: { size: '3m', every: '1m' }, name: 'kept' }).count();",
+        "stream.join(stream.from('other'), { within: '1m', name: 'kept' }, (a, b) => a);",
+    ],
+)
+@pytest.mark.parametrize("internal", [False, True])
+def test_state_of_as_many_windows_as_events_is_read_in_few_requests(stages: Open, operator: str, internal: bool) -> None:
+    """As events come in and, by another instance that knows nothing yet, as the windows close."""
+    inputs = [StageInput("in", (0,), internal=internal)] + [StageInput("other", (1,))] * ("other" in operator)
+    if internal:  # the time that it gives is the one that events come with
+        operator = operator.replace("name:", "time: e => e.n * 60_000, name:")
+    stage = stages(operator, plan_of(*inputs, delay_ms=1e12))
+    stage.feed([(f"k{i % 3}", {"n": i}, 60_000.0 * i) for i in range(300)])
+    assert stage.task.state.reads < 10
+    assert len(stage.timers()) >= 300
+    stage.task.close()
+    before = stage.task.state.reads
+    stage.finish()
+    assert stage.seen.faults == []
+    assert stage.timers() == []
+    assert stage.task.state.reads - before < 10
+
+
 def test_the_schema_of_the_input_is_about_published_events_only(instances: OpenInstance) -> None:
     schema = {"type": "object", "required": ["n"]}
     plan = plan_of(StageInput("in", (0,)), StageInput("more", (1,)), timed=False)

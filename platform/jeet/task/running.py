@@ -28,7 +28,7 @@ from jeet.task.watermark import Standing, TaskTime
 INBOX_SIZE = 256
 """redriven events in one batch"""
 TIMERS = 256
-"""timers that fire in one batch"""
+"""timers that fire in the first batch; those that go well let the next be larger"""
 _NO_TRIAL = Careful(Offset(0), Offset(0))
 _HOPELESS = 5
 """failures of one event alone, in a way that nobody foresaw, after which it is set aside"""
@@ -378,7 +378,7 @@ class RunningTask:
     def _committed_time(self, turn: Turn, effects: Effects, time: TaskTime) -> None:
         time.committed_ms = effects.clock_ms
         if turn.kind == "timers":
-            self.timers_size = min(TIMERS, 2 * self.timers_size)
+            self.timers_size = min(self.most_events, 2 * self.timers_size)
             self.timer_trial = _NO_TRIAL
             if turn.next_due is not None and len(effects.fired) == (turn.events.batch.count if turn.events else 0):
                 time.next_event_ms, time.next_wall_ms = turn.next_due

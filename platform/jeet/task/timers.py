@@ -50,7 +50,7 @@ async def _give(db: Connection, turn: Turn, rows: list[Any], read_at: float, max
     due = [row for row in rows if row["name"] is not None]
     if not due:
         task.time.next_event_ms, task.time.next_wall_ms = next_due
-        task.timers_size, task.timers_recorded = TIMERS, False
+        task.timers_size, task.timers_recorded = max(TIMERS, task.timers_size), False
         task.move_clock(turn)
         return True
     deaths = due[0]["attempts"]

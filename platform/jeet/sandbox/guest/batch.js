@@ -33,6 +33,7 @@ const parseEvent = native === null ? parseInScript : parseNatively;
 const batch = {
   count: 0,
   input: 0, // place in the stage's plan
+  timers: false, // its events are timers that are due
   first: 0,
   offsets: null,
   attempt: 1,
@@ -50,6 +51,7 @@ const batch = {
     const head = parse(decoder.decode(sections[0]));
     this.count = head.count;
     this.input = head.input === undefined ? 0 : head.input;
+    this.timers = head.timers === true;
     this.first = head.first;
     this.offsets = head.offsets;
     this.attempt = head.attempt;
@@ -153,7 +155,7 @@ function runBatch(sections) {
 
 function beginStage(head) {
   beginTime(head);
-  entrySteps = head.timers ? timerSteps : entries[batch.input];
+  entrySteps = batch.timers ? timerSteps : entries[batch.input];
   noting = raises && notesAtEntry[batch.input];
   goOn(0);
 }

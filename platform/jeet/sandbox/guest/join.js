@@ -37,7 +37,7 @@ class StreamJoin {
     this.collections = node.collections;
     this.lateTo = lateColumn(node.late_to);
     this.next = null;
-    this.likely = (asked, i) => asked.slice(0, asked.indexOf('|') + 1) + batch.keyAt(i);
+    this.likely = likelyPlaces(this.name, this.size, this.time, (name) => +name.slice(name.indexOf(' ')));
   }
 
   store(side) {
@@ -78,7 +78,7 @@ class StreamJoin {
     const found = [];
     const last = this.bucketOf(at + this.within);
     for (let start = this.bucketOf(at - this.within); start <= last; start += this.size) {
-      const bucket = store[`${isoOf(start)}|${key}`];
+      const bucket = store[placeOf(start, key)];
       if (bucket === undefined) continue;
       for (let i = 0; i < bucket.length; i++) {
         const item = bucket[i];
@@ -93,7 +93,7 @@ class StreamJoin {
   keep(side, key, at, item, matched) {
     const store = this.store(side);
     const start = this.bucketOf(at);
-    const place = `${isoOf(start)}|${key}`;
+    const place = placeOf(start, key);
     const bucket = store[place] || [];
     const dueBefore = bucket.length === 0 ? null : this.dueOf(side, start, bucket);
     const value = copyOf(item, this.name);
@@ -120,7 +120,7 @@ class StreamJoin {
     const side = sideName === 'left' ? 0 : 1;
     const start = +startText;
     const store = this.store(side);
-    const place = `${isoOf(start)}|${key}`;
+    const place = placeOf(start, key);
     const bucket = store[place];
     if (bucket === undefined) return undefined;
     const gone = bucket.filter((item) => clampTime(item.at + this.keeps + 1) <= at);

@@ -10,6 +10,35 @@ function storeOf(name, likely) {
   return collection.table.object;
 }
 
+// A key of state that is kept by key and time.
+function placeOf(start, key) {
+  return `${isoOf(start)}|${key}`;
+}
+
+// What events will probably ask for in such state: a place as far from their own time as the one asked for is from this
+// event's, in steps of `every`; the same time where events' times are not known ahead. A timer asks for the place that it was
+// set for, which `startOf` reads from its name.
+function likelyPlaces(operator, every, time, startOf) {
+  let askedFirst = '';
+  let askedBy = -1;
+  let from = 0; // what was asked for, less the step that the asking event is in
+  // From an earlier stage events come with their event time.
+  const isKnown = () => time === null || spec.plan.inputs[batch.input].internal;
+  const stepOf = (i) => (isKnown() ? floor(batch.timestampAt(i) / every) * every : 0);
+  return (asked, i) => {
+    if (batch.timers) {
+      const timer = batch.valueAt(i);
+      return timer.operator === operator ? placeOf(startOf(timer.name), batch.keyAt(i)) : null;
+    }
+    if (askedBy !== shared[SERIAL] || askedFirst !== asked) {
+      from = NativeDate.parse(asked.slice(0, asked.indexOf('|'))) - stepOf(shared[INDEX]);
+      askedFirst = asked;
+      askedBy = shared[SERIAL];
+    }
+    return placeOf(from + stepOf(i), batch.keyAt(i));
+  };
+}
+
 function keyOfEvent(what) {
   const key = batch.keyAt(shared[INDEX]);
   if (key === null) throw new TypeError(`${what} needs the event's key, and this one has none: add keyBy before it`);

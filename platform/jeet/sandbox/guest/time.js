@@ -61,7 +61,7 @@ function beginTime(head) {
   lateEvents.length = 0;
   lateCount = 0;
   batchTimers.clear();
-  if (!spec.plan.timed || head.timers) return;
+  if (!spec.plan.timed || batch.timers) return;
   const entered = spec.plan.inputs[batch.input];
   if (entered.internal || entered.table) return;
   raises = true;

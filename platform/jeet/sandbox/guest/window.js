@@ -24,7 +24,7 @@ class Window {
     this.merge = this.isSession ? mergeOf(how, made.handler, node.name) : null;
     this.lateTo = lateColumn(window.late_to);
     this.next = null;
-    this.likely = (asked, i) => asked.slice(0, asked.indexOf('|') + 1) + batch.keyAt(i);
+    this.likely = likelyPlaces(this.name, this.every, this.time, (name) => +name);
   }
 
   get store() {
@@ -54,7 +54,7 @@ class Window {
 
   into(start, key, item, context) {
     const { store } = this;
-    const place = `${isoOf(start)}|${key}`;
+    const place = placeOf(start, key);
     const before = store[place];
     return after(this.fold(before, item, context), (value) => {
       store[place] = value;
@@ -115,7 +115,7 @@ class Window {
     const { store } = this;
     if (!this.isSession) {
       const start = +name;
-      const place = `${isoOf(start)}|${key}`;
+      const place = placeOf(start, key);
       const value = store[place];
       if (value === undefined) return undefined;
       delete store[place];
