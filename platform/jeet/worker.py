@@ -206,6 +206,25 @@ class Worker:
         collector = None
         if self.figures is not None:
             collector = Collector(self.figures, owner.worker_id, self.look, telling.use, self._clock)
+        try:
+            await self._run_parts(owner, membership, lost, task_loop, wake, clocks, collector)
+            if collector is not None:
+                await collector.tell_if_possible(_LAST_WORD_S)
+        finally:
+            self._lanes = ()
+            telling.terminate()
+
+    async def _run_parts(
+        self,
+        owner: Owner,
+        membership: Membership,
+        lost: asyncio.Future[None],
+        task_loop: TaskLoop,
+        wake: Wake,
+        clocks: Clocks,
+        collector: Collector | None,
+    ) -> None:
+        settings = self._settings
         async with asyncio.TaskGroup() as group:
             looking = group.create_task(task_loop.run(), name="task loop")
             lanes = [group.create_task(lane.run(), name=f"lane {lane.name}") for lane in task_loop.lanes]
@@ -226,10 +245,6 @@ class Worker:
             await asyncio.wait(lanes)
             for each in beside:
                 each.cancel()
-        if collector is not None:
-            with contextlib.suppress(TimeoutError):
-                await asyncio.wait_for(collector.tell(), _LAST_WORD_S)
-        telling.terminate()
 
     async def _watch(
         self,

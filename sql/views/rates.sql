@@ -5,7 +5,8 @@ create or replace view jeet.rates as
 with spent as (
     select g.task_id, sum(g.events) as events, sum(g.batches) as batches, sum(g.cut) as cut, sum(g.cpu_s) as cpu_s,
            sum(g.sandbox_s) as sandbox_s, sum(g.fetch_s) as fetch_s, sum(g.state_s) as state_s, sum(g.commit_s) as commit_s,
-           sum(g.state_misses) as state_misses,
+           sum(g.state_misses) as state_misses, sum(g.errors) as errors, sum(g.recycled) as recycled,
+           (array_agg(g.memory_bytes order by g.at desc))[1] as memory_bytes,
            -- Commits overlap with what runs next, so it can add up to more than the time that went by.
            greatest(extract(epoch from max(g.until) - min(g.since))::float8,
                     sum(g.sandbox_s + g.fetch_s + g.state_s + g.commit_s), 0.001) as elapsed_s
@@ -15,8 +16,9 @@ with spent as (
 ), moved as (
     select f.name as function, t.stage, s.name as stream, t.partition, t.id as task_id, h.head, c.next_offset, c.stream_id,
            greatest(h.head - c.next_offset, 0) as lag,
-           (h.head - came."offset") / nullif(greatest(extract(epoch from clock_timestamp() - came.at)::float8, 1), 0) as arrival_per_s,
-           (c.next_offset - went."offset") / nullif(greatest(extract(epoch from clock_timestamp() - went.at)::float8, 1), 0) as processed_per_s
+           greatest(h.head - came."offset", 0) / nullif(greatest(extract(epoch from clock_timestamp() - came.at)::float8, 1), 0) as arrival_per_s,
+           -- A reset or restore moves it back.
+           greatest(c.next_offset - went."offset", 0) / nullif(greatest(extract(epoch from clock_timestamp() - went.at)::float8, 1), 0) as processed_per_s
       from jeet_internal.function f
       join jeet_internal.task t on t.function_id = f.id
       join jeet_internal.stage g on g.function_id = f.id and g.version = f.version and g.stage = t.stage
@@ -39,7 +41,8 @@ select m.function, m.stage, m.stream, m.partition, m.arrival_per_s, m.processed_
             when p.state_s then 'read_state' end as busiest_statement,
        p.cpu_s * 1e6 / nullif(p.events, 0) as cpu_us_per_event,
        p.cut / nullif(p.batches, 0)::float8 as share_cut,
-       greatest(1 - p.state_misses / nullif(p.events, 0)::float8, 0) as cache_hit_rate
+       greatest(1 - p.state_misses / nullif(p.events, 0)::float8, 0) as cache_hit_rate,
+       p.memory_bytes, p.recycled, p.errors
   from moved m
   left join spent p on p.task_id = m.task_id;
 
@@ -61,3 +64,6 @@ comment on column jeet.rates.busiest_statement is 'which of them took longest: f
 comment on column jeet.rates.cpu_us_per_event is 'CPU time of the guest''s thread for an event, in microseconds';
 comment on column jeet.rates.share_cut is 'share of batches that ended before their last event, as their time slice (JEET_SLICE_MS) was over';
 comment on column jeet.rates.cache_hit_rate is 'one less keys of state read from the database for an event: how much of state the guest had at hand, at one key an event';
+comment on column jeet.rates.memory_bytes is 'memory of its guest instance';
+comment on column jeet.rates.recycled is 'times in the last minutes that its instance was replaced as it had grown too large';
+comment on column jeet.rates.errors is 'batches in the last minutes that failed or were undone';

@@ -101,3 +101,12 @@ async def test_tasks_that_went_elsewhere_are_forgotten_once_they_are_told(
     await teller.tell()
     assert not figures.tasks
     assert told(db, "events") == 10
+
+
+async def test_no_error_of_figures_reaches_the_worker(figures: Figures, task: TaskFigures, way: Way) -> None:
+    teller = collector(figures, way, 1)
+    task.batches = 1
+    task.slowest = "no such thing"  # type: ignore[assignment]
+    with pytest.raises(AttributeError):
+        await teller.tell()
+    await teller.tell_if_possible()

@@ -22,9 +22,12 @@ from jeet.db.sql import query
 from jeet.errors import RetryLater
 from jeet.ids import TaskId, WorkerId
 from jeet.observe.figures import SUMS, Figures, Slowest, TaskFigures
+from jeet.telemetry import logger
 
 if TYPE_CHECKING:
     from asyncpg import Connection
+
+log = logger(__name__)
 
 FLUSH_S = 5.0
 _IDLE_S = 60.0
@@ -69,8 +72,15 @@ class Collector:
     async def run(self) -> None:
         """Tell, wait, tell."""
         while True:
-            await self.tell()
+            await self.tell_if_possible()
             await asyncio.sleep(FLUSH_S)
+
+    async def tell_if_possible(self, within_s: float | None = None) -> None:
+        """Tell what there is to tell; no failure of that is anybody else's."""
+        try:
+            await asyncio.wait_for(self.tell(), within_s)
+        except Exception as error:  # noqa: BLE001 - figures may be wrong, but must not stop a worker
+            log.warning("figures could not be told", exc=None if isinstance(error, TimeoutError) else error)
 
     async def tell(self) -> bool:
         """Tell what there is to tell; False: it could not be told and waits."""

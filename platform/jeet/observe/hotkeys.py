@@ -105,6 +105,8 @@ class HotKeys:
         self._events, self._events_before = Sum(), Sum()
         self._ticks, self._ticks_before = Sum(), Sum()
         self._pane_began: float | None = None
+        self._told = True
+        """keys were told as hot, by this or an earlier owner of the task"""
 
     def saw(self, keys: bytes, count: int) -> None:
         """A batch's keys, JSON texts joined by line breaks, of which the first `count` were processed."""
@@ -122,15 +124,20 @@ class HotKeys:
         self._ticks.add([lines[index] for index in ticks if index < len(lines)], 1.0)
 
     def hottest(self, now: float) -> tuple[list[HotKey], int | None] | None:
-        """Keys that are hot, hottest first, and how many there are, if few; None: too little was seen to say so."""
+        """Keys that are hot, hottest first, and how many there are, if few.
+
+        None: nothing new. Too little was seen, or none is hot, as was said before.
+        """
         if self._pane_began is None:
             self._pane_began = now
         elif now - self._pane_began >= PANE_S:
             self._events_before, self._events = self._events, Sum()
             self._ticks_before, self._ticks = self._ticks, Sum()
             self._pane_began = now
+        if not (self._told or _may_be_hot(self._events, self._events_before, self._ticks, self._ticks_before)):
+            return None
         events, ticks = self._events.merged(self._events_before), self._ticks.merged(self._ticks_before)
-        if events.total == 0 or events.looks < LEAST_EVENTS:
+        if events.looks < LEAST_EVENTS:
             return None
         distinct = None if events.short else len(events.counts)
         bound = HOT if distinct is None or distinct == 1 else max(HOT, UNFAIR / distinct)
@@ -143,4 +150,10 @@ class HotKeys:
             work = ticks.share(key) if ticks.total >= LEAST_TICKS else None
             if share - error >= bound or (work is not None and work[0] - work[1] >= bound):
                 found.append(HotKey(str(text), share, error, *(work or (None, None))))
+        self._told = bool(found)
         return found[:MOST_TOLD], distinct
+
+
+def _may_be_hot(*sums: Sum) -> bool:
+    """Whether any key of them has as much as a hot one must; nearly always none has, which is quickly seen."""
+    return any(max(each.counts.values()) + each.short >= HOT * each.total for each in sums if each.counts)
