@@ -22,7 +22,7 @@ stream.map(event => {
   return { k: event.k, sum: state.sums[event.k] = (state.sums[event.k] || 0) + event.n };
 });
 """
-EVENTS = 4000
+EVENTS = 20_000
 SPIN = 8_000_000
 """rounds of a loop that take far longer than a tick of the engine's clock"""
 LABELS = {"function", "stage", "partition", "stream", "statement", "status", "table", "collection", "version", "plugin"}
@@ -76,7 +76,8 @@ def test_what_was_processed_is_counted_once(cluster: Cluster) -> None:
         "select sum(length(value::text)) from jeet.stream_events where stream = 'orders'"
     )
     assert total(cluster, "instances") == 2
-    assert total(cluster, "state_misses") == cluster.value("select count(*) from jeet.state") + 1  # the bad event's
+    # Each key once; the guest may have foreseen that of the bad event, too.
+    assert total(cluster, "state_misses") - cluster.value("select count(*) from jeet.state") in (0, 1)
     assert 0 < total(cluster, "batches") <= EVENTS
 
 

@@ -191,7 +191,9 @@ def test_a_batch_s_state_is_read_in_few_requests(stages: Open) -> None:
     ],
 )
 @pytest.mark.parametrize("internal", [False, True])
-def test_state_of_as_many_windows_as_events_is_read_in_few_requests(stages: Open, operator: str, internal: bool) -> None:
+def test_state_of_as_many_windows_as_events_is_read_in_few_requests(
+    stages: Open, operator: str, internal: bool
+) -> None:
     """As events come in and, by another instance that knows nothing yet, as the windows close."""
     inputs = [StageInput("in", (0,), internal=internal)] + [StageInput("other", (1,))] * ("other" in operator)
     if internal:  # the time that it gives is the one that events come with

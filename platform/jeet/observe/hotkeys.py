@@ -13,12 +13,11 @@ from __future__ import annotations
 
 import json
 import math
-from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from random import random
 
-SAMPLE = 128
+SAMPLE = 32
 """events of one batch that are looked at"""
 PANE_S = 30.0
 """shares are of the events of the pane at hand and the one before it"""
@@ -28,7 +27,7 @@ HOT = 0.1
 """share that a key must exceed beyond doubt"""
 UNFAIR = 1.5
 """times a fair share that it must exceed too, where few keys are there"""
-LEAST_EVENTS = 200
+LEAST_EVENTS = 100
 LEAST_TICKS = 50
 MOST_TOLD = 10
 _MOST_COUNTED = 4 * KEPT
@@ -57,11 +56,10 @@ class Sum:
         """of the weights added: how much less sure a share is for a few events that stood for many"""
         self.short = 0.0
 
-    def add(self, keys: Iterable[bytes], weight: float) -> None:
-        counts, looked_at = self.counts, 0
-        for key, count in Counter(keys).items():
-            counts[key] = counts.get(key, 0.0) + count * weight
-            looked_at += count
+    def add(self, keys: Sequence[bytes], weight: float) -> None:
+        counts, looked_at = self.counts, len(keys)
+        for key in keys:
+            counts[key] = counts.get(key, 0.0) + weight
         self.total += looked_at * weight
         self.squares += looked_at * weight * weight
         self._shorten()
