@@ -22,27 +22,6 @@ class Inspect(Group):
     """Look inside"""
 
     @command
-    def status(self) -> Record:
-        """Show the whole: database, coordinator, workers, functions, and what is wrong.
-
-        Problems come from the view jeet.diagnosis, each with its evidence and remedy.
-        """
-        from jeet.telemetry import without_secrets
-
-        functions = self._table("cli_status", "no function is deployed; write one and: jeet deploy FILE")
-        workers = self._rows("cli_workers")
-        leader = self._rows("cli_coordinators")
-        problems = self._table("cli_diagnosis", "none found")
-        values: dict[str, object] = {
-            "database": without_secrets(self.url),
-            "coordinator": f"{leader[0]['host']} pid {leader[0]['pid']}" if leader else None,
-            "workers": sum(worker["status"] == "running" for worker in workers),
-            "functions": functions,
-            "problems": problems,
-        }
-        return Record(values)
-
-    @command
     def workers(self) -> Table:
         """List worker processes and how many tasks each holds."""
         return self._table("cli_workers", "no worker is running; start one: jeet worker")
