@@ -6,7 +6,7 @@ language sql stable security definer set search_path = pg_catalog, pg_temp as $$
     select n.at, n.offsets[p_partition + 1]
       from ((select p.at, p.offsets
                from jeet_internal.position_sample p
-              where p.stream_id = p_stream and p.function_id = p_function and p.stage = p_stage and p.at <= clock_timestamp() - p_age
+              where p.stream_id = p_stream and p.function_id = p_function and p.stage = p_stage and p.at <= statement_timestamp() - p_age
               order by p.at desc
               limit 1)
             union all

@@ -8,7 +8,7 @@ begin
     with old as materialized (
         select f.task_id, f.at
           from jeet_internal.task_figures f
-         where f.span_s = 60 and f.at < clock_timestamp() - p_age
+         where f.span_s = 60 and f.at < statement_timestamp() - p_age
          order by f.at
          limit p_limit
            for update skip locked

@@ -2,7 +2,7 @@
 with doomed as materialized (
     select f.task_id, f.span_s, f.at
       from jeet_internal.task_figures f
-     where f.span_s = 3600 and f.at < clock_timestamp() - make_interval(secs => $1::float8 * 3600)
+     where f.span_s = 3600 and f.at < statement_timestamp() - make_interval(secs => $1::float8 * 3600)
      order by f.at
      limit $2::int
        for update skip locked

@@ -2,7 +2,7 @@
 with doomed as materialized (
     select f.task_id, f.stream_id, f.key
       from jeet_internal.hot_key f
-     where f.at < clock_timestamp() - make_interval(secs => $1::float8 * 3600)
+     where f.at < statement_timestamp() - make_interval(secs => $1::float8 * 3600)
      order by f.at
      limit $2::int
        for update skip locked

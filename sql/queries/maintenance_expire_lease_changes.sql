@@ -2,7 +2,7 @@
 with doomed as materialized (
     select f.id
       from jeet_internal.lease_change f
-     where f.at < clock_timestamp() - make_interval(secs => $1::float8 * 3600)
+     where f.at < statement_timestamp() - make_interval(secs => $1::float8 * 3600)
      order by f.at
      limit $2::int
        for update skip locked

@@ -2,7 +2,7 @@
 with doomed as materialized (
     select f.stream_id, f.function_id, f.stage, f.at
       from jeet_internal.position_sample f
-     where f.keep_until <= clock_timestamp()
+     where f.keep_until <= statement_timestamp()
      order by f.keep_until
      limit $1::int
        for update skip locked

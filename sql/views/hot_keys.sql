@@ -6,7 +6,7 @@ with share as (  -- of its stage's events, by task
            coalesce(sum(g.events) / nullif(sum(sum(g.events)) over stage, 0), 0)::float8 as of_stage, count(*) over stage as partitions
       from jeet_internal.task t
       left join jeet_internal.task_figures g
-             on g.task_id = t.id and g.span_s = 60 and g.at >= date_trunc('minute', clock_timestamp()) - interval '1 minute'
+             on g.task_id = t.id and g.span_s = 60 and g.at >= date_trunc('minute', statement_timestamp()) - interval '1 minute'
      group by t.id
     window stage as (partition by t.function_id, t.stage)
 )
@@ -16,7 +16,7 @@ select f.name as function, t.stage, s.name as stream, t.partition, k.key, k.shar
   join share t on t.id = k.task_id
   join jeet_internal.function f on f.id = t.function_id
   join jeet_internal.stream s on s.id = k.stream_id
- where k.at > clock_timestamp() - interval '3 minutes' and (k.keys is distinct from 1 or t.of_stage >= 1.5 / t.partitions);
+ where k.at > statement_timestamp() - interval '3 minutes' and (k.keys is distinct from 1 or t.of_stage >= 1.5 / t.partitions);
 
 comment on view jeet.hot_keys is 'Keys that bring a tenth or more of a task''s events, or of its work, and more than a fair share of it';
 comment on column jeet.hot_keys.function is 'the function';

@@ -1,6 +1,6 @@
 -- How fast events come and are processed, and where the time goes: a row for each task and stream that it reads. Rates are
 -- averages over the last minute or two, from positions that the coordinator notes; shares are of the last minutes in which
--- the task had something to do.
+-- the task had something to do. (An index is not searched by clock_timestamp(), which has no one value in a statement.)
 create or replace view jeet.rates as
 with spent as (
     select g.task_id, sum(g.events) as events, sum(g.batches) as batches, sum(g.cut) as cut, sum(g.cpu_s) as cpu_s,
@@ -11,7 +11,7 @@ with spent as (
            greatest(extract(epoch from max(g.until) - min(g.since))::float8,
                     sum(g.sandbox_s + g.fetch_s + g.state_s + g.commit_s), 0.001) as elapsed_s
       from jeet_internal.task_figures g
-     where g.span_s = 60 and g.at >= date_trunc('minute', clock_timestamp()) - interval '1 minute'
+     where g.span_s = 60 and g.at >= date_trunc('minute', statement_timestamp()) - interval '1 minute'
      group by g.task_id
 ), moved as (
     select f.name as function, t.stage, s.name as stream, t.partition, t.id as task_id, h.head, c.next_offset, c.stream_id,
