@@ -159,6 +159,7 @@ create table jeet_internal.task (
     watermark     timestamptz,                           -- the same once all timers due by then have fired: what later stages go by
     watermark_at  timestamptz,                           -- when the watermark moved last
     late          bigint not null default 0,             -- events that came after all their windows had closed
+    clock_limit   timestamptz,                           -- while it is built again: how far its clock may come; '-infinity': it had none
     unique (function_id, stage, partition)
 ) with (fillfactor = 40, autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 500, autovacuum_analyze_scale_factor = 0, autovacuum_analyze_threshold = 100000);
 
@@ -168,6 +169,7 @@ create table jeet_internal.checkpoint (
     next_offset  bigint not null default 0,
     watermark    timestamptz,                            -- event time up to which everything of this input is believed seen
     committed_at timestamptz,
+    stop_at      bigint,                                 -- while the function is built again: where this source is read no further
     primary key (task_id, stream_id)
 ) with (fillfactor = 40, autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 500, autovacuum_analyze_scale_factor = 0, autovacuum_analyze_threshold = 100000);
 create index checkpoint_stream on jeet_internal.checkpoint (stream_id);
@@ -325,6 +327,16 @@ create table jeet_internal.savepoint_letter (
     failed_at    timestamptz not null
 );
 create index savepoint_letter_of on jeet_internal.savepoint_letter (savepoint_id);
+
+-- A function whose state is built again from its sources (jeet rebuild).
+create table jeet_internal.rebuild (
+    function_id int primary key references jeet_internal.function on delete cascade,
+    phase       text not null default 'settle' check (phase in ('settle', 'replay', 'close')),  -- advance_rebuilds tells what they are
+    stages      int[] not null,                          -- each after those that write what it reads
+    closing     int not null default 0,                  -- how many of these have come to the event time that they had
+    outputs     boolean not null,                        -- what is made of events that are processed again is sent again
+    begun_at    timestamptz not null default clock_timestamp()
+);
 
 -- ----------------------------------------------------------------------------
 -- What operators work with: workers, assignments, dead letters, logs.

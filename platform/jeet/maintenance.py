@@ -55,6 +55,7 @@ def jobs(settings: Settings) -> tuple[Job, ...]:
     """All jobs and how often they run."""
     return (
         Job("state_ttl", settings.ttl_sweep_s, sweep_state),
+        Job("rebuilds", 1, advance_rebuilds),
         Job("checkpoint_history", settings.maintenance_s, record_checkpoints),
         Job("publish_ids", settings.maintenance_s, expire_publish_ids),
         Job("logs", settings.maintenance_s, expire_logs),
@@ -73,6 +74,12 @@ async def sweep_state(db: asyncpg.Connection, settings: Settings) -> int:
     for row in await db.fetch(query("maintenance_expired_tasks"), settings.ttl_grace_s):
         total += await _in_slices(db, "maintenance_sweep_state", row["id"], settings.ttl_grace_s)
     return total
+
+
+async def advance_rebuilds(db: asyncpg.Connection, settings: Settings) -> int:
+    """Bring functions whose state is built again into their next phase."""
+    await db.execute("set statement_timeout = 0")  # state that goes may be large
+    return int(await db.fetchval("select jeet_internal.advance_rebuilds()"))
 
 
 async def record_checkpoints(db: asyncpg.Connection, settings: Settings) -> int:

@@ -6,7 +6,8 @@
 create or replace function jeet_internal.acquire_tasks(p_worker int, p_backend_pid int, p_tasks int[])
 returns table (task_id int, function_id int, function_name text, stage int, partition int, epoch bigint, version int,
                crashes int, ttl_hold_ms float8, on_error jsonb, inputs int[], next_offsets bigint[], outputs int[],
-               clock_ms float8, watermarks_ms float8[], draining boolean)
+               clock_ms float8, watermarks_ms float8[], draining boolean,
+               stops bigint[], muted int[], clock_limit_ms float8)
 language plpgsql as $$
 #variable_conflict use_column
 declare
@@ -66,7 +67,15 @@ begin
                    (select array_agg(round(extract(epoch from c.watermark) * 1000)::float8 order by c.stream_id)
                       from jeet_internal.checkpoint c
                      where c.task_id = t.id and c.stream_id = any (s.inputs)),
-                   f.draining
+                   f.draining,
+                   (select array_agg(c.stop_at order by c.stream_id) from jeet_internal.checkpoint c
+                     where c.task_id = t.id and c.stream_id = any (s.inputs)),
+                   -- Streams that others read get nothing of what is only processed again.
+                   case when exists (select from jeet_internal.rebuild r
+                                      where r.function_id = f.id and r.phase <> 'settle' and not r.outputs)
+                        then array(select m.id from jeet_internal.stream m where m.id = any (s.outputs) and not m.internal)
+                        else '{}' end,
+                   round(extract(epoch from t.clock_limit) * 1000)::float8
               from jeet_internal.task t
               join jeet_internal.function f on f.id = t.function_id
               join jeet_internal.stage s on s.function_id = t.function_id and s.version = t.version and s.stage = t.stage

@@ -36,6 +36,7 @@ begin
         raise exception 'the tasks of savepoint % and of % differ', p_savepoint, v_function.name using errcode = 'JT132';
     end if;
 
+    perform jeet_internal.end_rebuild(p_function);
     delete from jeet_internal.inbox i using jeet_internal.task t where t.function_id = p_function and i.task_id = t.id;
     delete from jeet_internal.suspect s using jeet_internal.task t where t.function_id = p_function and s.task_id = t.id;
     delete from jeet_internal.timer r using jeet_internal.task t where t.function_id = p_function and r.task_id = t.id;

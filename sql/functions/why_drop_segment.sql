@@ -23,7 +23,7 @@ begin
        or exists (select from jeet_internal.checkpoint c
                     join jeet_internal.task t on t.id = c.task_id
                     join jeet_internal.head h on h.stream_id = c.stream_id and h.partition = t.partition
-                   where c.stream_id = p_stream and h.head >= v_end and c.next_offset < v_end) then
+                   where c.stream_id = p_stream and h.head >= v_end and (c.next_offset < v_end or c.stop_at is not null)) then
         return null;
     end if;
     -- Within a partition the last event is the newest.

@@ -7,7 +7,7 @@ import os
 import random
 import signal
 import subprocess
-from collections import defaultdict
+from collections import Counter, defaultdict
 
 import pytest
 from tests.torture.cluster import JEET, Cluster, wait_for
@@ -183,3 +183,88 @@ def test_what_an_earlier_version_wrote_is_migrated_once_whoever_dies_meanwhile(d
 def old_events(generator: Generator, key: str) -> int:
     """Of a key, those that the first version had."""
     return sum(number < 2000 for number, _ in generator.expected[key])
+
+
+REBUILT_JS = """export const config = { source: 'events', sink: 'totals', key: 'userId', partitions: 4 };
+const users = stream.keyBy('userId', { name: 'by_user', partitions: 2 });
+users.map(event => {
+  state.totals[event.userId] = (state.totals[event.userId] || 0) + event.amount;
+  return { id: event.id, userId: event.userId, currentTotal: state.totals[event.userId] };
+});
+users.window({ tumbling: '1m', time: event => event.id * 100 }).count({ name: 'clicks' }).to('counts');
+"""
+EVENTS_A_MINUTE = 600
+REPLAY_LEFT = (
+    "select l.events from jeet_internal.rebuild r cross join jeet_internal.rebuild_left(r.function_id) l"
+    " where r.phase = 'replay'"
+)
+
+
+def check_counts(cluster: Cluster, generator: Generator) -> int:
+    """Each window's result is there once, and is what was published; how many there are."""
+    rows = cluster.sql("select value::text from jeet.stream_events where stream = 'counts'")
+    found = Counter(
+        (value["key"], value["start"] // 60_000, value["value"]) for value in map(json.loads, [r[0] for r in rows])
+    )
+    assert [result for result, times in found.items() if times > 1] == []
+    wanted = Counter((key, number // EVENTS_A_MINUTE) for key, made in generator.expected.items() for number, _ in made)
+    for key, minute, value in found:
+        assert wanted[key, minute] == value, (key, minute)
+    return len(found)
+
+
+@pytest.mark.drill
+def test_a_rebuild_makes_state_anew_and_sends_nothing_twice_whoever_dies_meanwhile(database_url: str) -> None:
+    generator, chance = Generator(seed=13, keys=30), random.Random(13)
+    with Cluster(database_url, workers=2) as cluster:
+        cluster.deploy(REBUILT_JS, "f")
+        for _ in range(4):
+            publish(cluster.db, "events", generator.events(2500))
+        cluster.drain("f")
+        wait_for(lambda: check_counts(cluster, generator) > 300, "windows close")
+        # State goes wrong while nothing runs.
+        cluster.jeet("pause", "f")
+        cluster.db.execute("update jeet_internal.state set value = '7' where value::text ~ '^[0-9]+$'")
+        cluster.jeet("resume", "f")
+        begun = json.loads(cluster.jeet("rebuild", "f", "--json").stdout)
+        assert (begun["events"], begun["begun"]) == (generator.made, True)
+        with Load(database_url, generator, per_tick=20):
+            for _ in range(2):
+                before = wait_for(lambda: cluster.sql(REPLAY_LEFT), "it replays")
+                wait_for(lambda before=before: cluster.sql(REPLAY_LEFT) != before, "it goes on")
+                cluster.replace_one(chance)
+            wait_for(lambda: cluster.sql("select * from jeet_internal.rebuild") == [], "it is through")
+            count = check_counts(cluster, generator)
+            wait_for(lambda: check_counts(cluster, generator) > count, "windows close again")
+        cluster.drain("f")
+        check_no_letters(cluster)
+        assert cluster.value("select sum(late) from jeet_internal.task") == 0
+        assert outputs(cluster, "totals") == generator.outputs()
+        check_counts(cluster, generator)
+        kept = dict(cluster.sql("select key, value from jeet.state where collection = 'totals'"))
+        assert kept == {key: rows[-1][1] for key, rows in generator.outputs().items()}
+
+
+RESTING_JS = """export const config = { source: 'clicks', sink: 'counts', key: 'user', partitions: 1 };
+stream.keyBy('user', { partitions: 1 })
+  .window({ tumbling: '1m', time: 'ts', delay: '30s', idle: '1s' }).count();
+"""
+
+
+def test_what_had_closed_as_all_rested_is_not_sent_again_by_a_rebuild(database_url: str) -> None:
+    def click(*minutes: float) -> None:
+        publish(cluster.db, "clicks", [{"user": "a", "ts": int(minute * 60_000)} for minute in minutes])
+
+    def results() -> list[tuple[int, int]]:
+        text = "select (value ->> 'start')::int / 60000, (value ->> 'value')::int from jeet.stream_events"
+        return cluster.sql(text + " where stream = 'counts' order by 1")
+
+    with Cluster(database_url, workers=1) as cluster:
+        cluster.deploy(RESTING_JS, "f")
+        click(0.5, 1.0, 1.1)
+        # By what was seen it is 0.6; a second without an event later, 1.1.
+        wait_for(lambda: results() == [(0, 1)], "the first minute, as all rest")
+        cluster.jeet("rebuild", "f", "--wait")
+        click(1.2, 2.6)
+        wait_for(lambda: len(results()) > 1, "the second minute")
+        assert results() == [(0, 1), (1, 3)]

@@ -82,6 +82,18 @@ def test_a_drained_function_reads_no_source_any_more() -> None:
     assert not task.may_run(0.0)
 
 
+def test_a_source_is_read_no_further_than_where_it_stops_whatever_is_known_of_its_end() -> None:
+    (_, left), (_, right), _ = lease().inputs
+    task = a_task(replace(lease(), stops=(Offset(left + 3), right, None)), plan(), (10, 10, 0))
+    turn = task.turn(100, 0.0)
+    assert (turn.cursor, turn.limit) == (task.cursors[0], 3)
+    task.cursors[0].head = None
+    assert task.turn(100, 0.0).limit == 3
+    task.cursors[0].read = Offset(left + 3)
+    assert not task.may_run(0.0)
+    assert task.work.events == 0
+
+
 @pytest.mark.parametrize(
     ("crashes", "recorded", "expected"),
     [

@@ -179,3 +179,22 @@ def test_a_clock_that_moves_alone_is_committed_so_seldom(passes_on: bool, wait_s
     time.clock_ms = 101
     assert not time.is_to_commit(now=10 + 0.99 * wait_s)
     assert time.is_to_commit(now=10 + wait_s)
+
+
+@pytest.mark.parametrize(
+    ("clock_ms", "limit_ms", "expected"),
+    [
+        (None, 50.0, 50.0),
+        (None, 100.0, 80.0),
+        (20.0, 50.0, 50.0),
+        (60.0, 50.0, 60.0),
+        (None, float("-inf"), None),
+        (20.0, float("-inf"), 20.0),
+    ],
+)
+def test_a_clock_comes_no_further_than_its_limit_and_does_not_fall_to_it(
+    clock_ms: float | None, limit_ms: float, expected: float | None
+) -> None:
+    time = TaskTime(clock_ms, limit_ms=limit_ms)
+    time.advance([Standing(80.0, 80.0)])
+    assert time.clock_ms == expected

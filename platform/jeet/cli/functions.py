@@ -147,7 +147,11 @@ class Functions(Group):
         values: dict[str, object] = {
             "name": found.name,
             "version": found.version,
-            "status": f"{found.status}, draining for another version" if found.draining else found.status,
+            "status": f"{found.status}, draining for another version"
+            if found.draining
+            else f"{found.status}, being rebuilt ({found.rebuilding})"
+            if found.rebuilding
+            else found.status,
             "source": spec.get("source"),
             "sink": spec.get("sink"),
             "key": spec.get("key"),

@@ -179,6 +179,44 @@ class Savepoints(Group):
         }
         return Done(message, facts)
 
+    @command
+    def rebuild(
+        self,
+        name: Annotated[str, "the function"],
+        *,
+        outputs: Annotated[bool, "send what is made once more"] = False,
+        partial: Annotated[bool, "also if retention has taken the first events"] = False,
+        wait: Annotated[bool, "until it is over"] = False,
+    ) -> Done:
+        """Build a function's state again from its sources, and then go on; nothing is sent a second time.
+
+        Sources stand still, what had been read goes through, and then all of it is processed again with the version
+        that runs, from the first event in the log up to there. It goes on by itself, whoever dies; given once more, the
+        command says how far it is. Other functions go on. A savepoint is taken before: jeet restore ends a rebuild.
+        docs/savepoints.md tells what counts as sent.
+        """
+        from jeet.control import rebuild
+
+        found = rebuild.rebuild(self.db, name, outputs=outputs, partial=partial)
+        facts = {
+            "name": name,
+            "phase": found.phase,
+            "begun": found.begun,
+            "begun_at": found.begun_at,
+            "events": found.events,
+            "savepoint": found.savepoint,
+        }
+        if found.savepoint is not None:
+            self.out.note(
+                f"note: savepoint {found.savepoint} was taken: jeet restore {name} {found.savepoint} goes back to it"
+            )
+        if wait:
+            rebuild.wait(self.db, name, self.out.note)
+            return Done(f"rebuilt {name} from {counted(found.events, 'event')}", facts)
+        if not found.begun:
+            return Done(f"{name} is being rebuilt: {found.phase}, {counted(found.events, 'event')} to go", facts)
+        return Done(f"rebuilding {name} from {counted(found.events, 'event')}", facts)
+
 
 def _place(text: str) -> Start:
     from datetime import UTC, datetime

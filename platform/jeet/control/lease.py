@@ -53,6 +53,12 @@ class Lease:
     """event time up to which each input was seen, as `inputs`"""
     draining: bool = False
     """sources are read no further: another graph is to take over"""
+    stops: tuple[Offset | None, ...] = ()
+    """where each input is read no further, as `inputs`; None: it is"""
+    muted: frozenset[StreamId] = frozenset()
+    """outputs to which nothing is written: what is processed has been sent before"""
+    clock_limit_ms: float | None = None
+    """event time beyond which the task may not come; None: no limit"""
 
     @property
     def fields(self) -> dict[str, Any]:
@@ -127,4 +133,7 @@ def _lease(row: Record) -> Lease:
         clock_ms=row["clock_ms"],
         watermarks_ms=tuple(row["watermarks_ms"]),
         draining=row["draining"],
+        stops=tuple(None if offset is None else Offset(offset) for offset in row["stops"]),
+        muted=frozenset(map(StreamId, row["muted"])),
+        clock_limit_ms=row["clock_limit_ms"],
     )

@@ -116,6 +116,8 @@ class Shown:
     digest: str
     draining: bool
     """its sources stand still until another version takes over"""
+    rebuilding: str | None
+    """the phase in which its state is built again; None: it is not"""
     outputs: tuple[str, ...]
     collections: tuple[CollectionShown, ...]
     tasks: tuple[TaskShown, ...]

@@ -50,6 +50,7 @@ def reset(db: psycopg.Connection, name: str, to: Start, *, keep_state: bool = Fa
     with at_rest(db, function), change(db):
         row = find(db, name)
         fence(db, function)
+        db.execute("select jeet_internal.end_rebuild(%s)", (function,))
         plans = stages.stored(db, function, row["version"]).plans
         again, skipped = _move(db, function, plans, to, keep_state=keep_state)
         forgotten = None if keep_state else one(db, "control_forget_progress", {"function": function})

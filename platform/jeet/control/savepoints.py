@@ -69,6 +69,8 @@ def take(db: psycopg.Connection, name: str, why: str) -> Savepoint:
     row = one(db, "registry_id", {"name": name})
     if row is None:
         raise no_function(db, name)
+    if one(db, "rebuild_progress", {"function": row["id"]}) is not None:
+        raise UsageError(f"{name} is being rebuilt and has no state of one moment: wait until that is over")
     try:
         made = _take(db, FunctionId(row["id"]), why, automatic=False)
     except psycopg.Error as error:

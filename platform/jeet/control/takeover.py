@@ -60,6 +60,11 @@ def settle(
 
     Before anything is touched, a savepoint is taken for what is to happen, `why`; none without.
     """
+    if existing["rebuilding"]:
+        raise DeployError(
+            f"{where}: {name} is being rebuilt: wait until that is over (jeet rebuild {name} tells how far it is), or"
+            f" end it by jeet restore {name} or jeet reset {name}"
+        )
     before = stages.stored(db, function, existing["version"])
     comparison = compare(before.signatures, chosen.signatures)
     if comparison.fits and graph != "reset":

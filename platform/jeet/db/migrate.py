@@ -19,7 +19,7 @@ from jeet.db.sql import sql_root
 from jeet.errors import JeetError, UsageError
 
 OLDEST_POSTGRES = 160000
-CONTRACT = 2
+CONTRACT = 3
 """what processes and database rely on in one another; raised by each change of tables or functions (a signature, what a
 row means) with which processes of the version before cannot work on"""
 

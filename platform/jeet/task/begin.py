@@ -30,6 +30,7 @@ def cursors_of(
                 place=place,
                 table=source.table,
                 stopped=lease.draining and not source.internal,
+                stop=lease.stops[place] if lease.stops else None,
                 careful=after_crashes(offset, crashes, attempts, window),
                 time=_time_of_input(lease, plan, place) if plan.timed and not source.table else None,
             )
@@ -50,4 +51,4 @@ def time_of(lease: Lease, plan: StagePlan) -> TaskTime | None:
         return None
     # Who waits for a function to be drained sees by its last stages, too, that event time has come to its end.
     passes_on = lease.draining or any(cut.timed for cut in plan.cuts)
-    return TaskTime(lease.clock_ms, lease.clock_ms, passes_on=passes_on)
+    return TaskTime(lease.clock_ms, lease.clock_ms, passes_on=passes_on, limit_ms=lease.clock_limit_ms)

@@ -228,4 +228,6 @@ def _line(events: Events, line: LogLine) -> LoggedLine:
 
 def _output(lease: Lease, group: OutputGroup) -> Output | None:
     stream = lease.outputs[group.stream]
-    return None if stream is None or group.count == 0 else Output(stream, group.keys, group.values, group.times or "")
+    if stream is None or stream in lease.muted or group.count == 0:
+        return None
+    return Output(stream, group.keys, group.values, group.times or "")

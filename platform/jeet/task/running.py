@@ -124,9 +124,7 @@ class RunningTask:
     @property
     def work(self) -> Work:
         """How much it is known to have to do; where nobody has looked yet, nothing."""
-        known = sum(
-            cursor.head - cursor.read for cursor in self.cursors if cursor.head is not None and not cursor.stopped
-        )
+        known = sum(cursor.end - cursor.read for cursor in self.cursors if cursor.end is not None and cursor.behind)
         return Work(known, self.spent_s, starts=self.instance is None)
 
     def turn(self, share: int, now: float) -> Turn:
@@ -143,7 +141,9 @@ class RunningTask:
             return Turn(self, self.generation, "inbox", None, self.inbox_size, alone=self.inbox_size == 1)
         self.turns += 1
         cursor.last_turn = self.turns
-        limit = min(self.size, share if cursor.head is None else cursor.head - cursor.read)
+        limit = min(self.size, share if cursor.end is None else cursor.end - cursor.read)
+        if cursor.stop is not None:
+            limit = min(limit, cursor.stop - cursor.read)
         if cursor.careful is None:
             return Turn(self, self.generation, "events", cursor, limit)
         limit = min(limit, cursor.careful.size(cursor.read))

@@ -31,6 +31,8 @@ class Cursor:
     """read to its end before anything else"""
     stopped: bool = False
     """the function drains, and this is one of its sources: it is read no further"""
+    stop: Offset | None = None
+    """where it is read no further for now, though there may be more: state is built again up to there"""
     careful: Careful | None = None
     """where among its events one at fault is looked for"""
     time: InputTime | None = None
@@ -38,8 +40,17 @@ class Cursor:
     last_turn: int = 0
 
     @property
+    def end(self) -> Offset | None:
+        """Up to where it may be read, as far as known."""
+        if self.head is None or self.stop is None:
+            return self.head
+        return min(self.head, self.stop)
+
+    @property
     def behind(self) -> bool:
-        return not self.stopped and (self.head is None or self.read < self.head)
+        if self.stopped or (self.stop is not None and self.read >= self.stop):
+            return False
+        return self.end is None or self.read < self.end
 
     @property
     def reached_ms(self) -> float:

@@ -141,6 +141,8 @@ class TaskTime:
     """the clock as committed"""
     passes_on: bool = False
     """a later stage goes by it"""
+    limit_ms: float | None = None
+    """it comes no further for now"""
     next_event_ms: float | None = EARLIEST_MS
     """no timer that goes by the clock is due before; None: there is none"""
     next_wall_ms: float | None = EARLIEST_MS
@@ -151,7 +153,10 @@ class TaskTime:
     """on the monotonic clock: when a clock that moved may be committed by itself"""
 
     def advance(self, standings: Sequence[Standing]) -> None:
-        self.clock_ms = advanced(self.clock_ms, standings)
+        to_ms = advanced(self.clock_ms, standings)
+        if to_ms is not None and self.limit_ms is not None and to_ms > self.limit_ms:
+            to_ms = _later(self.clock_ms, self.limit_ms if self.limit_ms > EARLIEST_MS else None)
+        self.clock_ms = to_ms
 
     def undo(self) -> None:
         self.clock_ms = self.committed_ms
@@ -180,6 +185,10 @@ class TaskTime:
         """There are timers at these times, besides those known."""
         self.next_event_ms = _earlier(self.next_event_ms, event_ms)
         self.next_wall_ms = _earlier(self.next_wall_ms, wall_ms)
+
+
+def _later(one: float | None, other: float | None) -> float | None:
+    return max((each for each in (one, other) if each is not None), default=None)
 
 
 def _earlier(one: float | None, other: float | None) -> float | None:

@@ -414,6 +414,9 @@ class Postgres:
                     "clock_ms": None,
                     "watermarks_ms": [None],
                     "draining": False,
+                    "stops": [None],
+                    "muted": [],
+                    "clock_limit_ms": None,
                 }
             )
         return answer
