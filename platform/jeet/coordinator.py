@@ -102,4 +102,4 @@ async def coordinate(settings: Settings, database_url: str, stop: asyncio.Event,
         # Its own session: it can wait for a lock, and the watch over workers must not.
         async with session(database_url, "jeet-coordinator upkeep") as second, asyncio.TaskGroup() as group:
             group.create_task(Coordinator(db, settings, clock).lead(stop))
-            group.create_task(keep_up(second, stop))
+            group.create_task(keep_up(second, settings.stage_lag, stop))

@@ -54,6 +54,8 @@ class Settings:
     """most events of one task in one batch"""
     batch_bytes: int = 4 * 1024 * 1024
     """most bytes of events of one task in one batch"""
+    stage_lag: int = 200_000
+    """events that may lie between two stages of a function, over all partitions; beyond, the earlier one waits"""
     slice_ms: int = 50
     """a guest gives the thread back after about so much CPU time, or four times as long"""
     event_cpu_ms: int = 100

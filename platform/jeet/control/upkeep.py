@@ -23,10 +23,13 @@ SAMPLE_S = 15.0
 """how often positions are noted, of which rates are made"""
 
 
-async def refresh(db: asyncpg.Connection) -> None:
-    """Bring both kinds of flags up to date; what somebody else holds locked is left for the next time."""
+async def refresh(db: asyncpg.Connection, stage_lag: int) -> None:
+    """Bring both kinds of flags up to date; what somebody else holds locked is left for the next time.
+
+    `stage_lag`: events that may lie between two stages of a function.
+    """
     try:
-        for row in await db.fetch(query("coordinator_over_lag")):
+        for row in await db.fetch(query("coordinator_over_lag"), stage_lag):
             state = "stream is over its lag limit" if row["over_lag"] else "stream is within its lag limit again"
             log.info(state, stream=row["name"], lag=row["lag"], max_lag=row["max_lag"])
         for row in await db.fetch(query("coordinator_roll_up")):
@@ -36,12 +39,12 @@ async def refresh(db: asyncpg.Connection) -> None:
         log.debug("flags are refreshed next time", error=str(error))
 
 
-async def keep_up(db: asyncpg.Connection, stop: asyncio.Event, clock: Clock = SYSTEM_CLOCK) -> None:
+async def keep_up(db: asyncpg.Connection, stage_lag: int, stop: asyncio.Event, clock: Clock = SYSTEM_CLOCK) -> None:
     """Refresh each second until `stop`, and note now and then where streams and their readers stand."""
     sampled_at_s = float("-inf")
     while not await wait_for(stop, EVERY_S):
         async with asyncio.timeout(ANSWER_S):
-            await refresh(db)
+            await refresh(db, stage_lag)
             if clock.monotonic() - sampled_at_s >= SAMPLE_S:
                 sampled_at_s = clock.monotonic()
                 await db.fetchval(query("sample_positions"))
