@@ -6,7 +6,7 @@ SHELL := /bin/bash
 VENV := $(shell .ci/setup --where)
 RUN := PATH="$(VENV)/bin:$$PATH"
 
-.PHONY: help setup demo test torture soak bench lint format docs clean
+.PHONY: help setup demo test torture soak bench lint format docs capture clean
 help:
 	@sed -n '1,4s/^# //p' Makefile
 
@@ -49,6 +49,9 @@ audit: setup
 
 docs: setup
 	@$(RUN) python docs/generate.py
+
+capture: setup
+	@$(RUN) python docs/capture.py
 
 clean:
 	rm -rf "$(VENV)" build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis

@@ -175,9 +175,9 @@ _OF_CLIENT = (
 )
 SECTIONS: dict[str, tuple[str, Callable[[], str]]] = {
     "settings": ("operations.md", settings),
-    "rules": ("operations.md", rules),
+    "rules": ("diagnosis.md", rules),
     "fields": ("operations.md", log_fields),
-    "thresholds": ("operations.md", thresholds),
+    "thresholds": ("diagnosis.md", thresholds),
     "limits": ("limits.md", limits),
     "views": ("sql.md", views),
     "metrics": ("figures.md", metrics),

@@ -1,7 +1,7 @@
 -- Postgres has hardly a connection left.
 create or replace view jeet_internal.rule_connections as
 select format('%s of %s connections are in use', u.used, u.allowed) as observation,
-       'more processes than Postgres is set up for; a worker needs two a lane and five more' as likely_cause,
+       'more processes than Postgres is set up for; a worker needs up to three a lane and six more' as likely_cause,
        format('of Jeet: %s; of others: %s', u.ours, u.used - u.ours) as evidence,
        'raise max_connections, run fewer lanes (JEET_LANES), or end clients that are idle' as action,
        null::timestamptz as since, jsonb_build_object('used', u.used, 'allowed', u.allowed, 'jeet', u.ours) as figures

@@ -10,5 +10,5 @@ comment on column jeet.diagnosis.likely_cause is 'why that usually happens';
 comment on column jeet.diagnosis.evidence is 'the figures it rests on';
 comment on column jeet.diagnosis.action is 'what to do';
 comment on column jeet.diagnosis.since is 'since when, if that is known';
-comment on column jeet.diagnosis.rule is 'the rule that found it: docs/operations.md lists them with their thresholds';
+comment on column jeet.diagnosis.rule is 'the rule that found it: docs/diagnosis.md lists them with their thresholds';
 comment on column jeet.diagnosis.figures is 'the same figures, to compute with';

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from jeet.cli import frame
 from jeet.cli.main import NESTED, _find
 from jeet.cli.output import Output
 
@@ -88,3 +89,29 @@ def test_the_architecture_names_files_that_exist() -> None:
     text = (ROOT / "docs" / "architecture.md").read_text()
     for name in re.findall(r"`((?:sql|platform|functions|tests|deploy)/[\w./]+)`", text):
         assert (ROOT / name).exists(), name
+
+
+def captured(name: str) -> list[str]:
+    text = (ROOT / "docs" / "diagnosis.md").read_text()
+    (block,) = re.findall(rf"<!-- {name} -->\n```text\n\$ jeet {name}\n(.*?)\n```", text, re.DOTALL)
+    return list(block.split("\n"))
+
+
+def test_what_top_is_shown_to_print_has_its_columns() -> None:
+    lines = captured("top")
+    assert lines[0].startswith("jeet at ")
+    for columns in (frame._FUNCTIONS, frame._WORKERS):
+        titles = [column.title for column in columns]
+        assert any(all(title in line for title in titles) for line in lines), "take it anew: make capture"
+
+
+def test_what_the_doctor_is_shown_to_print_is_what_its_rules_say() -> None:
+    lines = captured("doctor")
+    rules = "".join(path.read_text() for path in (ROOT / "sql" / "rules").glob("*.sql"))
+    said = [re.split(r"%[s\d$]*", text)[0].strip() for text in re.findall(r"'((?:[^']|'')+)'", rules)]
+    count = int(re.match(r"(\d+) findings?, the worst first", lines[0])[1])  # type: ignore[index]
+    observations = [line.partition(". ")[2] for line in lines if re.match(r"\d+\. ", line)]
+    causes = [line.partition("likely cause")[2].strip() for line in lines if "likely cause" in line]
+    assert len(observations) == len(causes) == count > 1
+    for text in causes:
+        assert any(text.startswith(part) for part in said if len(part) > 5), f"{text}: take it anew: make capture"
