@@ -1,9 +1,11 @@
 """What counting costs: CPU per event of a worker and its Postgres sessions, with all figures and with JEET_FIGURES=off.
 
 The running total per user, as in `jeet bench`, drained from a backlog by one worker process on a server of its own.
-With and without take turns, in pairs whose order alternates; the figure is the mean of the pairs' ratios with its 95 %
-interval (Student's t). The end of each run waits for the figures to be told, so that this is in it too.
-Run it on a calm machine: `.venv/bin/python bench/figures.py --pairs=12`.
+The two of a pair run at the same time, each on its own server, so that what else the machine does meets both alike;
+they change servers from pair to pair. Told is the mean of the pairs' ratios with its 95 % interval (Student's t). The
+end of each run waits for the figures to be told, so that this is in it too.
+
+Run it as `.venv/bin/python bench/figures.py --pairs=12`.
 """
 
 from __future__ import annotations
@@ -17,6 +19,7 @@ import statistics
 import subprocess
 import sys
 import time
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 from jeet.observe.collector import FLUSH_S
@@ -72,27 +75,39 @@ def main() -> None:
     parser.add_argument("--events", type=int, default=200_000)
     parser.add_argument("--users", type=int, default=10_000)
     options = parser.parse_args()
-    ratios: list[float] = []
     told: dict[str, list[float]] = {"on": [], "off": []}
-    with Trial(0) as trial:
-        backlog = trial.folder / "backlog.ndjson"
-        with backlog.open("w") as file:
-            for n in range(options.events):
-                file.write(json.dumps({"userId": f"user{n * 7919 % options.users}", "amount": n % 100}) + "\n")
-        trial.jeet("create_stream", "events", "--key=userId", "--partitions=8")
-        trial.jeet("publish", "events", str(backlog))
-        run(trial, "warm", "on", options.events)
-        for pair in range(options.pairs):
-            for figures in ("on", "off") if pair % 2 else ("off", "on"):
-                told[figures].append(run(trial, f"{figures}{pair}", figures, options.events))
-            ratios.append(told["on"][-1] / told["off"][-1])
-            print(f"pair {pair + 1}: {told['off'][-1]:.2f} us without, {told['on'][-1]:.2f} with", flush=True)
+    with Trial(0) as one, Trial(0) as other, ThreadPoolExecutor(2) as threads:
+        for trial in (one, other):
+            fill(trial, options.events, options.users)
+        for pair in range(-1, options.pairs):
+            turns = ("on", "off") if pair % 2 else ("off", "on")
+            running = [
+                threads.submit(run, trial, f"pair{pair + 1}", figures, options.events)
+                for trial, figures in zip((one, other), turns, strict=True)
+            ]
+            found = {figures: each.result() for figures, each in zip(turns, running, strict=True)}
+            if pair < 0:
+                continue  # the first one warms up
+            for figures, cost_us in found.items():
+                told[figures].append(cost_us)
+            print(f"pair {pair + 1}: {found['off']:.2f} us without, {found['on']:.2f} with", flush=True)
+    ratios = [on / off for on, off in zip(told["on"], told["off"], strict=True)]
     half = _T95.get(len(ratios) - 1, 2.3) * statistics.stdev(ratios) / math.sqrt(len(ratios))
     cost = statistics.mean(ratios) - 1
     print(
         f"{statistics.mean(told['off']):.2f} us an event without, {statistics.mean(told['on']):.2f} with;"
         f" cost {cost:+.1%} (95 %: {cost - half:+.1%} to {cost + half:+.1%}), {len(ratios)} pairs"
     )
+
+
+def fill(trial: Trial, events: int, users: int) -> None:
+    """Publish the backlog."""
+    backlog = trial.folder / "backlog.ndjson"
+    with backlog.open("w") as file:
+        for n in range(events):
+            file.write(json.dumps({"userId": f"user{n * 7919 % users}", "amount": n % 100}) + "\n")
+    trial.jeet("create_stream", "events", "--key=userId", "--partitions=8")
+    trial.jeet("publish", "events", str(backlog))
 
 
 if __name__ == "__main__":
