@@ -26,6 +26,6 @@ def test_a_session_that_is_ended_costs_a_moment_and_nothing_else(
                 ),
                 f"a session {session}",
             )
-            storm.cluster.sql("select pg_terminate_backend(%s)", storm.chance.choice(victims)[0])
+            assert storm.cluster.value("select pg_terminate_backend(%s)", storm.chance.choice(victims)[0])
             notices_s.append(storm.until_all_move())
     storm.tell(figures, f"session ended ({session or 'any'})", len(notices_s), outages_s=notices_s)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import signal
+
 import pytest
 
 from .cluster import wait_for
@@ -38,8 +40,10 @@ def test_a_connection_lost_around_commit_loses_and_repeats_nothing(
                 storm.pause(0.0, 0.3)
             else:
                 # This one takes effect, and nobody hears of it.
+                before = storm.positions()
                 proxy.freeze(TO_CLIENT)
                 wait_for(lambda: not storm.cluster.value(IN_COMMIT), "that commit is through")
+                assert storm.positions() != before
             proxy.cut()
             proxy.heal()
             recoveries_s.append(storm.until_all_move())
@@ -55,7 +59,9 @@ def test_a_worker_killed_inside_commit_loses_and_repeats_nothing(
         storm.cluster.db.execute(SLOW_COMMIT)
         for _ in range(rounds):
             wait_for(lambda: storm.cluster.value(IN_COMMIT), "a commit that runs")
-            takeovers_s.append(storm.kill(storm.pick()))
+            worker = storm.pick()
+            takeovers_s.append(storm.kill(worker))
+            assert worker.returncode == -signal.SIGKILL
             storm.cluster.start("worker")
             storm.until_balanced()
         storm.cluster.db.execute("drop function slow_commit cascade")

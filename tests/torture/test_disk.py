@@ -28,6 +28,7 @@ def test_a_full_disk_stops_work_and_loses_nothing(seed: int, rounds: int, figure
             ballast = _fill(disk, server.data)
             wait_for(lambda: _is_stuck(storm), "nothing can be committed any more", 60)
             storm.pause(2.0, 4.0)
+            assert _is_stuck(storm), "it is still full"
             ballast.unlink()
             # A server that could not write its log has ended: starting it again is the one thing that is not Jeet's.
             server.start()

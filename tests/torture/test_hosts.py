@@ -85,4 +85,5 @@ def test_a_host_whose_cable_is_pulled_is_replaced_and_comes_back(
             takeovers_s.append(storm.until_all_move(partitions))
             host.plug_in()
         storm.cluster.wait_balanced(FUNCTION, 2)
+        assert far.poll() is None, "the worker that was cut off has come back by itself"
     storm.tell(figures, "cable of a host pulled", rounds, takeovers_s=takeovers_s)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import signal
+
 import pytest
 
 from .figures import Figures
@@ -17,7 +19,9 @@ def test_workers_killed_at_random_moments_lose_and_repeat_nothing(
     with Storm(database_url, seed, workers=3) as storm:
         for _ in range(2 * rounds):
             storm.pause(0.2, 1.5)
-            takeovers_s.append(storm.kill(storm.pick()))
+            worker = storm.pick()
+            takeovers_s.append(storm.kill(worker))
+            assert worker.returncode == -signal.SIGKILL
             storm.cluster.start("worker")
             if storm.chance.random() < 0.5:
                 storm.until_balanced()
