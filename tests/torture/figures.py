@@ -16,6 +16,7 @@ class Figures:
         self.seed = seed
         self.faults: Counter[str] = Counter()
         self.events = 0
+        self.loaded_events = 0
         self.loaded_s = 0.0
         self.takeovers_s: list[float] = []
         self.outages_s: list[float] = []
@@ -39,6 +40,7 @@ class Figures:
         """
         self.faults[kind] += faults
         self.events += events
+        self.loaded_events += events if loaded_s else 0
         self.loaded_s += loaded_s
         self.takeovers_s += takeovers_s
         self.outages_s += outages_s
@@ -56,7 +58,7 @@ class Figures:
             return []
         lines = [*self.notes, ""]
         rate = (
-            f"load held {self.events / self.loaded_s:,.0f} events/s for {self.loaded_s / 60:.1f} min; "
+            f"load held {self.loaded_events / self.loaded_s:,.0f} events/s for {self.loaded_s / 60:.1f} min; "
             if self.loaded_s
             else ""
         )
