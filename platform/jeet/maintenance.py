@@ -55,7 +55,7 @@ def jobs(settings: Settings) -> tuple[Job, ...]:
     """All jobs and how often they run."""
     return (
         Job("state_ttl", settings.ttl_sweep_s, sweep_state),
-        Job("rebuilds", 1, advance_rebuilds),
+        Job("rebuilds", 2, advance_rebuilds),
         Job("checkpoint_history", settings.maintenance_s, record_checkpoints),
         Job("publish_ids", settings.maintenance_s, expire_publish_ids),
         Job("logs", settings.maintenance_s, expire_logs),
