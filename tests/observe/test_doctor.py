@@ -14,10 +14,8 @@ import psycopg
 import pytest
 from tests.torture.cluster import wait_for
 
-from jeet import maintenance
 from jeet.db.sql import sql_root
 from jeet.sandbox.plugin import BUILT_IN
-from jeet.settings import Settings
 from observe.conftest import Clinic
 
 
@@ -163,23 +161,26 @@ def test_a_watermark_that_stalls(clinic: Clinic) -> None:
     clinic.delete("windows")
 
 
-def test_a_maintenance_job_that_is_missing_or_late(clinic: Clinic) -> None:
+def test_maintenance_that_is_late_or_not_scheduled(clinic: Clinic) -> None:
     db = clinic.cluster.db
-    row = db.execute(
-        "delete from jeet_pgqueuer.pgqueuer_schedules where entrypoint = 'logs' returning expression, next_run"
-    ).fetchone()
+    rows = db.execute(
+        "delete from jeet_pgqueuer.pgqueuer_schedules returning expression, entrypoint, next_run"
+    ).fetchall()
     found = clinic.finds_only("maintenance", late_s=0.5)
-    assert (found.figures["job"], found.figures["late_s"]) == ("logs", None)
+    assert found.observation == "no maintenance job is scheduled"
     # Nobody picks up one of another schedule than its coordinator's.
     db.execute(
         "insert into jeet_pgqueuer.pgqueuer_schedules (expression, entrypoint, next_run)"
         " values ('0 0 1 1 *', 'logs', now() - interval '1 hour')"
     )
     found = clinic.finds_only("maintenance", late_s=1800)
+    assert found.figures["job"] == "logs"
     assert 3600 <= found.figures["late_s"] < 3700
-    db.execute(
-        "update jeet_pgqueuer.pgqueuer_schedules set expression = %s, next_run = %s where entrypoint = 'logs'", row
-    )
+    db.execute("delete from jeet_pgqueuer.pgqueuer_schedules")
+    with db.cursor() as cursor:
+        cursor.executemany(
+            "insert into jeet_pgqueuer.pgqueuer_schedules (expression, entrypoint, next_run) values (%s, %s, %s)", rows
+        )
 
 
 def test_workers_that_differ(clinic: Clinic, tmp_path: Path) -> None:
@@ -251,6 +252,7 @@ def test_state_that_grows_without_a_ttl(clinic: Clinic) -> None:
     clinic.delete("growing")
 
 
+@pytest.mark.torture  # for its time: figures have to show that lanes were busy
 def test_workers_too_few_for_what_arrives(clinic: Clinic) -> None:
     clinic.cluster.deploy(
         """export const config = { source: 'flood', key: 'k' };
@@ -295,8 +297,3 @@ def test_each_rule_is_told_and_each_threshold_that_a_rule_reads_exists(clinic: C
     known = {row[0] for row in clinic.cluster.sql("select name from jeet.thresholds")}
     used = {name for text in rules.values() for name in re.findall(r"threshold(?:_span)?\('(\w+)'\)", text)}
     assert used | {"clock_s"} == known
-
-
-def test_the_rule_about_maintenance_knows_all_jobs() -> None:
-    (listed,) = re.findall(r"array\[([^]]+)\]", (sql_root() / "rules" / "maintenance.sql").read_text())
-    assert set(re.findall(r"'(\w+)'", listed)) == {job.name for job in maintenance.jobs(Settings())}
