@@ -5,8 +5,11 @@ select format('workers time out while healthy: pid %s on %s', w.pid, w.host) as 
        'heavy JavaScript, or a machine that stalls: no heartbeat came within JEET_HEARTBEAT_TIMEOUT_S' as likely_cause,
        format(case count(*) when 1 then 'taken for lost once, %3$s ago; the process lives on as worker %2$s'
                             else 'taken for lost %1$s times, last %3$s ago; the process lives on as worker %2$s' end,
-              count(*), max(n.id), date_trunc('second', clock_timestamp() - max(w.heartbeat_at))) as evidence,
-       'raise JEET_HEARTBEAT_TIMEOUT_S on workers and coordinators, split the work of an event, or lower JEET_SLICE_MS; where time goes: jeet lag' as action,
+              count(*), max(n.id), date_trunc('second', clock_timestamp() - max(w.heartbeat_at)))
+       || coalesce((select format('; slowest event of the last hour: %s ms, %s offset %s', round(e.cpu_ms), e.function, e."offset")
+                      from jeet.slowest_events e where e.at > clock_timestamp() - interval '1 hour' and e.span = interval '1 minute'
+                     order by e.cpu_ms desc limit 1), '') as evidence,
+       'raise JEET_HEARTBEAT_TIMEOUT_S on workers and coordinators, split the work of an event, or lower JEET_SLICE_MS; where time goes: jeet figures' as action,
        min(w.heartbeat_at) as since,
        jsonb_build_object('host', w.host, 'pid', w.pid, 'timeouts', count(*), 'worker', max(n.id)) as figures
   from jeet_internal.worker w

@@ -17,7 +17,7 @@ select format('partition %s of %s does not move, though worker %s holds it', l.p
    and l.oldest_age > jeet_internal.threshold_span('stuck_s')
    and greatest(t.committed_at, t.acquired_at) < clock_timestamp() - jeet_internal.threshold_span('stuck_s')
    and w.status <> 'lost' and w.heartbeat_at > clock_timestamp() - jeet_internal.threshold_span('silent_s')
-   and not exists (select from jeet_internal.suspect s where s.task_id = t.id)
+   and not exists (select from jeet_internal.suspect s where s.task_id = t.id and s."offset" >= l.next_offset)
    -- It waits for what comes after it, as it should.
    and not exists (select from jeet_internal.stream o where o.id = any (g.outputs) and o.over_lag and not o.in_cycle)
    and not exists (select from jeet_internal.rule_lock_held);

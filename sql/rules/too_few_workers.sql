@@ -25,7 +25,7 @@ select format('%s cannot keep up: events come faster than they are processed', b
        case when w.busy >= jeet_internal.threshold('busy_share')
             then format('start %s more, on other machines where this one is busy: jeet worker',
                         greatest(1, least(ceil(w.workers * b.arrival_per_s / greatest(b.processed_per_s, 1)) - w.workers, 100)))
-            else 'deploy it on a stream with more partitions: jeet create_stream NAME --partitions=…; where its time goes: jeet psql -c "table jeet.rates"' end as action,
+            else 'deploy it on a stream with more partitions: jeet create_stream NAME --partitions=…; where its time goes: jeet figures' end as action,
        clock_timestamp() - b.oldest_age as since,
        jsonb_build_object('function', b.function, 'stage', b.stage, 'arrival_per_s', round(b.arrival_per_s), 'processed_per_s', round(b.processed_per_s),
                           'lag', b.lag, 'workers', w.workers, 'lanes', w.lanes, 'busy', round(w.busy::numeric, 2), 'tasks', b.tasks) as figures

@@ -102,7 +102,7 @@ def test_a_publisher_is_held_back_by_a_slow_function_and_nothing_is_lost(cluster
 
 @pytest.mark.torture
 def test_a_publisher_ten_times_too_fast_is_held_back_for_as_long_as_it_takes(cluster: Cluster) -> None:
-    held_back(cluster, [event(n, 100_000) for n in range(15 * A_SECOND)], 600)
+    held_back(cluster, [event(n, 30_000) for n in range(5 * A_SECOND)], 600)
 
 
 def test_a_stage_waits_for_the_next_one(cluster: Cluster) -> None:
