@@ -10,12 +10,14 @@ from typing import Any
 import psycopg
 import pytest
 
+from control.actors import make_function, workers
 from control.test_stages import DeployGraph, deploy_graph, everything, kept, put, tasks, windowed
 from jeet.control import lifecycle, savepoints
-from jeet.control.change import change
+from jeet.control.change import at_rest, change
 from jeet.control.reset import reset
 from jeet.control.spec import Start
 from jeet.errors import DeployError, NotFound, UsageError
+from jeet.ids import FunctionId
 
 __all__ = ["deploy_graph"]
 
@@ -259,6 +261,23 @@ def test_a_crash_in_the_middle_of_a_restore_leaves_nothing_half_done(
     db.execute("drop trigger die on jeet_internal.timer")
     assert stands(db) == before
     savepoints.restore(db, "f", made.id, wait_s=0)
+
+
+def test_while_a_long_change_is_under_way_nobody_waits_for_the_tasks_of_its_function(
+    db: psycopg.Connection, database_url: str, busy: None
+) -> None:
+    other = make_function(db, "other", 1)
+    with workers(database_url, 1) as (worker,), psycopg.connect(database_url, autocommit=True) as changing:
+        worker.obedient = False
+        db.execute("insert into jeet_internal.assignment select id, %s from jeet_internal.task", (worker.id,))
+        everyone = "array(select id from jeet_internal.task)"
+        take = f"select distinct function_name from jeet_internal.acquire_tasks(%s, 1, {everyone})"
+        with at_rest(changing, FunctionId(1)), change(changing):
+            changing.execute("select id from jeet_internal.task where function_id = 1 for update")
+            db.execute("set lock_timeout = '2s'")
+            assert db.execute(take, (worker.id,)).fetchall() == [("other",)]
+        assert sorted(db.execute(take, (worker.id,)).fetchall()) == [("f",), ("other",)]
+    assert other == 2
 
 
 def test_a_savepoint_is_of_one_moment_whatever_is_committed_meanwhile(

@@ -212,7 +212,7 @@ class Savepoints(Group):
             )
         if wait:
             rebuild.wait(self.db, name, self.out.note)
-            return Done(f"rebuilt {name} from {counted(found.events, 'event')}", facts)
+            return Done(f"rebuilt {name}" + (f" from {counted(found.events, 'event')}" if found.begun else ""), facts)
         if not found.begun:
             return Done(f"{name} is being rebuilt: {found.phase}, {counted(found.events, 'event')} to go", facts)
         return Done(f"rebuilding {name} from {counted(found.events, 'event')}", facts)

@@ -136,8 +136,8 @@ def _outputs(graph: Sequence[Node], stage: StagePlan, live: Live) -> list[Edge]:
             label = f"by {_key(graph[cut.node]) if cut.rekey else output.key}" if kind == "key" else "copy"
         elif place == 0:
             kind, label = "sink", ""
-        elif output.stream in named:
-            kind, label = ("to", "") if named[output.stream] == "to" else ("late", "late")
+        elif (called := output.name or output.stream) in named:
+            kind, label = ("to", "") if named[called] == "to" else ("late", "late")
         else:
             kind, label = "emit", "emit"
         edges.append(Edge(stage.number, output.stream, False, kind, label, live.arrivals.get(output.stream)))
