@@ -157,9 +157,12 @@ def test_a_reader_may_use_the_commands_that_look(
     deployed.execute("create role jeet_test_looker login in role jeet_reader")
     try:
         monkeypatch.setenv("JEET_DATABASE_URL", psycopg.conninfo.make_conninfo(database_url, user="jeet_test_looker"))
-        for words in (["status"], ["workers"], ["lag"], ["state", "totals"], ["logs", "totals"]):
+        for words in (["status"], ["top"], ["workers"], ["lag"], ["state", "totals"], ["logs", "totals"]):
             code, _, error = jeet(capsys, *words)
             assert code == 0, error
+        code, out, error = jeet(capsys, "doctor")
+        assert (code, error) == (1, "")
+        assert "no worker is running" in out
     finally:
         deployed.execute("drop role jeet_test_looker")
 

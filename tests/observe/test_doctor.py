@@ -15,6 +15,7 @@ import pytest
 from tests.torture.cluster import wait_for
 
 from jeet.db.sql import sql_root
+from jeet.observe import doctor
 from jeet.sandbox.plugin import BUILT_IN
 from observe.conftest import Clinic
 
@@ -297,3 +298,14 @@ def test_each_rule_is_told_and_each_threshold_that_a_rule_reads_exists(clinic: C
     known = {row[0] for row in clinic.cluster.sql("select name from jeet.thresholds")}
     used = {name for text in rules.values() for name in re.findall(r"threshold(?:_span)?\('(\w+)'\)", text)}
     assert used | {"clock_s"} == known
+
+
+def test_what_takes_a_client_to_see(db: psycopg.Connection, database_url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert doctor.examine(db, database_url) == []
+    assert abs(doctor.clock_offset(db)[0]) < 1
+    monkeypatch.setattr(doctor, "is_direct", lambda db, other: False)
+    monkeypatch.setattr(doctor, "clock_offset", lambda db: (-90.0, 0.01))
+    pooler, clocks = doctor.examine(db, database_url)
+    assert (pooler.rule, clocks.rule) == ("pooler", "clocks")
+    assert "90.0 s behind the database's" in clocks.observation
+    assert clocks.figures == {"offset_s": -90.0, "error_s": 0.01}
