@@ -152,7 +152,7 @@ class Postgres:
             query("coordinator_assign"): self._assign,
             query("coordinator_owners"): self._owners,
             query("coordinator_urge"): self._urge,
-            query("coordinator_over_lag"): lambda _session: [],
+            query("coordinator_over_lag"): lambda _session, _most: [],
             query("sample_positions"): lambda _session: [],
             query("coordinator_roll_up"): lambda _session: [],
             ACQUIRE: self._acquire,
