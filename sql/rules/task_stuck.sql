@@ -20,4 +20,7 @@ select format('partition %s of %s does not move, though worker %s holds it', l.p
    and not exists (select from jeet_internal.suspect s where s.task_id = t.id and s."offset" >= l.next_offset)
    -- It waits for what comes after it, as it should.
    and not exists (select from jeet_internal.stream o where o.id = any (g.outputs) and o.over_lag and not o.in_cycle)
+   -- It waits for a change that takes long, or for its place in a rebuild.
+   and not jeet_internal.is_at_rest(f.id)
+   and not exists (select from jeet_internal.rebuild r where r.function_id = f.id)
    and not exists (select from jeet_internal.rule_lock_held);

@@ -8,6 +8,7 @@ select format(case count(*) when 1 then '%s task of %s has no owner' else '%s ta
   from jeet_internal.task t join jeet_internal.function f on f.id = t.function_id
  where f.status = 'running' and t.status = 'running' and t.worker_id is null
    and t.unowned_since < clock_timestamp() - jeet_internal.threshold_span('unowned_s')
+   and not jeet_internal.is_at_rest(f.id)
    and not exists (select from jeet_internal.rule_no_workers)
    and not exists (select from jeet_internal.rule_no_coordinator)
  group by f.name;

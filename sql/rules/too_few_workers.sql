@@ -11,7 +11,7 @@ with fleet as (
            avg(1 - r.share_waiting) filter (where r.lag > 0) as at_work
       from jeet.rates r
       join jeet_internal.function f on f.name = r.function
-     where f.status = 'running' and not f.draining
+     where f.status = 'running' and not f.draining and not exists (select from jeet_internal.rebuild b where b.function_id = f.id)
        and r.stream not in (select d.figures ->> 'stream' from jeet_internal.rule_data_skew d)
      group by r.function, r.stage
     having sum(r.lag) >= jeet_internal.threshold('behind_events') and max(r.oldest_age) >= jeet_internal.threshold_span('behind_s')

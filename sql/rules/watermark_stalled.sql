@@ -6,7 +6,8 @@ with stalled as (
       from jeet.watermarks w
       join jeet_internal.function f on f.name = w.function
       join jeet_internal.task t on t.function_id = f.id and t.stage = w.stage and t.partition = w.partition
-     where f.status = 'running' and not f.draining and w.since < clock_timestamp() - jeet_internal.threshold_span('watermark_s')
+     where f.status = 'running' and not f.draining and not exists (select from jeet_internal.rebuild r where r.function_id = f.id)
+       and w.since < clock_timestamp() - jeet_internal.threshold_span('watermark_s')
        -- Of a function that is at rest there is nothing to expect.
        and t.committed_at > w.since + jeet_internal.threshold_span('watermark_s')
        and t.committed_at > clock_timestamp() - jeet_internal.threshold_span('watermark_s')

@@ -14,6 +14,7 @@ import psycopg
 import pytest
 from tests.torture.cluster import wait_for
 
+from jeet.db.keys import FUNCTION_CLASS
 from jeet.db.sql import sql_root
 from jeet.observe import doctor
 from jeet.sandbox.plugin import BUILT_IN
@@ -280,6 +281,23 @@ def test_a_worker_whose_clock_is_wrong(clinic: Clinic) -> None:
     found = clinic.finds_only("clocks")
     assert (found.figures["worker"], found.figures["offset_s"]) == (worker, 90)
     db.execute("update jeet_internal.worker_figures set clock_offset_ms = %s where worker_id = %s", (offset_ms, worker))
+
+
+def test_a_change_that_takes_long_is_no_trouble(clinic: Clinic) -> None:
+    cluster = clinic.cluster
+    with psycopg.connect(cluster.url, autocommit=True) as change:
+        (function,) = cluster.sql("select id from jeet_internal.function where name = 'steady'")[0]
+        change.execute("select pg_advisory_lock(%s, %s)", (FUNCTION_CLASS, function))
+        cluster.sql("select jeet_internal.fence_tasks(%s)", function)
+        wait_for(
+            lambda: (
+                cluster.value("select count(worker_id) from jeet_internal.task where function_id = %s", function) == 0
+            ),
+            "tasks without an owner",
+        )
+        assert clinic.findings(unowned_s=0, stuck_s=0) == []
+    found = clinic.finds_only("tasks_unowned", unowned_s=0)
+    assert found.figures["function"] == "steady"
 
 
 def test_a_lock_table_that_is_too_small(clinic: Clinic) -> None:

@@ -110,8 +110,8 @@ def full(module_database_url: str, figures: Figures) -> Iterator[Cluster]:
         done, began, kills = Settled(cluster), time.monotonic(), 0
         while behind := [query for query in oracle.QUERIES if not done(query)]:
             assert time.monotonic() < began + GIVE_UP_S, f"not done: {behind}"
-            # When a fault strikes must not be the same each time; between faults there is time to get on, as whoever takes
-            # over from a process that died goes on in small pieces first.
+            # When a fault strikes must not be the same each time; between faults there is time to get on, as whoever
+            # takes over from a process that died goes on in small pieces first.
             time.sleep(chance.uniform(10, 40))
             cluster.replace_one(chance)
             kills += 1
