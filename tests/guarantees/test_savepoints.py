@@ -151,6 +151,8 @@ stream.map(event => {
   return { id: event.id, userId: event.userId, currentTotal: kept.sum };
 });
 """
+FIRST = 1000
+"""events that the first version has"""
 
 
 @pytest.mark.drill
@@ -158,19 +160,19 @@ def test_what_an_earlier_version_wrote_is_migrated_once_whoever_dies_meanwhile(d
     generator, chance = Generator(seed=12, keys=200), random.Random(12)
     with Cluster(database_url, workers=1) as cluster:
         cluster.deploy(TOTALS_JS, "f", "--partitions=4")
-        publish(cluster.db, "events", generator.events(2000))
+        publish(cluster.db, "events", generator.events(FIRST))
         cluster.drain("f")
         cluster.deploy(NEXT_JS, "f")
         before = cluster.value("select count(*) from jeet.state")
         migrated = "select count(*) from jeet_internal.state where version = 2"
-        for _ in range(3):
+        for _ in range(2):
             now = cluster.value(migrated)
             publish(cluster.db, "events", generator.events(20))
             wait_for(lambda now=now: cluster.value(migrated) > now, "some are migrated")
             cluster.replace_one(chance)
         # Some nobody has read since: they are as they were.
         assert 0 < cluster.value(migrated) < before == cluster.value("select count(*) from jeet.state")
-        publish(cluster.db, "events", generator.events(1500))
+        publish(cluster.db, "events", generator.events(1000))
         cluster.drain("f")
         check_no_letters(cluster)
         assert outputs(cluster, "totals") == generator.outputs()
@@ -193,7 +195,7 @@ def test_what_an_earlier_version_wrote_is_migrated_once_whoever_dies_meanwhile(d
 
 def old_events(generator: Generator, key: str) -> int:
     """Of a key, those that the first version had."""
-    return sum(number < 2000 for number, _ in generator.expected[key])
+    return sum(number < FIRST for number, _ in generator.expected[key])
 
 
 REBUILT_JS = """export const config = { source: 'events', sink: 'totals', key: 'userId', partitions: 4 };
