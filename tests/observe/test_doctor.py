@@ -185,6 +185,7 @@ def test_maintenance_that_is_late_or_not_scheduled(clinic: Clinic) -> None:
         )
 
 
+@pytest.mark.torture  # for its time: another plugin has to be compiled
 def test_workers_that_differ(clinic: Clinic, tmp_path: Path) -> None:
     # The same plugin with a section that means nothing: another hash.
     other = tmp_path / "other.wasm"
