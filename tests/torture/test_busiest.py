@@ -22,7 +22,7 @@ from .rows import differences, expected, settled
 FUNCTION = Path(__file__).parents[2] / "functions" / "busiest.js"
 ORACLE = (Path(__file__).parent / "busiest.sql").read_text()
 PARTITIONS = 4
-FEW, SLICE = 12_000, 600
+FEW, SLICE = 6_000, 600
 END = "2014-06-01T00:00:00Z"
 END_S, DAY_S = 1_401_580_800, 86_400
 
@@ -80,7 +80,7 @@ def test_the_busiest_minutes_of_some_days_equal_sql_with_a_worker_killed(
                 cluster.replace_one(chance)
         close(cluster, flights[0])
         wait_for(lambda: is_done(cluster), "busiest has nothing more to do", 120)
-        check(cluster, days=10)
+        check(cluster, days=5)
 
 
 @pytest.mark.torture

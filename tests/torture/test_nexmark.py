@@ -24,7 +24,7 @@ from .oracle import publish
 from .rows import settled
 
 PARTITIONS = 4
-SMALL, SMALL_SLICE = 6_000, 300
+SMALL, SMALL_SLICE = 3_600, 300
 FULL = 1_000_000
 HOUR_S = 3600
 GIVE_UP_S = 1800
