@@ -38,7 +38,8 @@ from jeet.sandbox.plugin import BUILT_IN, Plugin
 from jeet.settings import Settings
 from jeet.task.clocks import Clocks
 from jeet.task.data import DataConnection
-from jeet.task.lane import Lane, LaneSettings
+from jeet.task.lane import Lane
+from jeet.task.lane_settings import LaneSettings
 from jeet.task.loop import LoopSettings, TaskLoop
 from jeet.task.pause import pause
 from jeet.task.program import Programs

@@ -265,7 +265,7 @@ async def test_every_statement_of_the_commit_goes_by_index(
     db: psycopg.Connection, database_url: str, deployed: Deployed
 ) -> None:
     """Plans as the session of a lane makes them, generic ones included, on tables that are large."""
-    from jeet.task.lane import LaneSettings
+    from jeet.task.lane_settings import LaneSettings
 
     settings = LaneSettings(database_url, 1, 1, 1, 1, 1, 30, 5)
     writer = await connect(database_url, "test plans", settings.session())

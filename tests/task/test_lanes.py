@@ -13,7 +13,8 @@ import psycopg
 
 from jeet.clock import SYSTEM_CLOCK
 from jeet.sandbox.call import BatchInput, BatchResult
-from jeet.task.lane import Lane, LaneSettings
+from jeet.task.lane import Lane
+from jeet.task.lane_settings import LaneSettings
 from jeet.task.wake import Wake
 from task.rows import checkpoints, deploy_by_hand
 from task.test_lane import Guest, Program, append, echo, numbers, running_task, until

@@ -36,6 +36,7 @@ def test_a_worker_that_cannot_reach_postgres_is_replaced_and_comes_back(
             takeovers_s.append(storm.until_all_move(partitions))
             proxy.heal()
         storm.cluster.wait_balanced(FUNCTION, 2)
+        assert cut_off.poll() is None, "the worker behind the proxy has come back by itself"
     storm.tell(figures, f"network {way}", rounds, takeovers_s=takeovers_s)
 
 

@@ -32,11 +32,13 @@ def test_errors_that_are_nobodys_fault_are_retried_and_make_no_dead_letter(
     database_url: str, seed: int, rounds: int, figures: Figures
 ) -> None:
     with Storm(database_url, seed, rate=300, partitions=4) as storm:
+        workers = [worker.pid for worker in storm.cluster.workers()]
         storm.cluster.db.execute(UNLUCKY.format(codes=", ".join(f"'{code}'" for code in CODES)))
         slowest, raised = 0.0, 0
         while raised < 2 * rounds * len(CODES):  # each code twice a round
             slowest = max(slowest, measure(storm.until_all_move))
             raised = storm.cluster.value("select last_value from misfortunes")
         storm.cluster.db.execute("drop function unlucky cascade")
+        assert [worker.pid for worker in storm.cluster.workers()] == workers
     # check_exact has seen that the dead letters are those of failing events and no others.
     storm.tell(figures, f"errors of Postgres ({len(CODES)} codes)", raised, note=f"slowest round {slowest:.1f} s")

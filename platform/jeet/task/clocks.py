@@ -20,7 +20,8 @@ from jeet.db.sql import query
 from jeet.errors import RetryLater
 from jeet.ids import FunctionId, Offset, StreamId, TaskId
 from jeet.task.data import DataConnection
-from jeet.task.lane import Lane, LaneSettings
+from jeet.task.lane import Lane
+from jeet.task.lane_settings import LaneSettings
 from jeet.task.pause import pause
 from jeet.task.program import Maker
 from jeet.task.retry import backoff_s

@@ -13,8 +13,7 @@ from __future__ import annotations
 import asyncio
 import itertools
 from collections import defaultdict
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
 from functools import partial
 from random import Random
 from typing import Literal
@@ -25,6 +24,7 @@ from jeet.ids import FunctionId, Offset, TaskId
 from jeet.sandbox.call import BatchResult
 from jeet.task.data import DataConnection
 from jeet.task.guests import GuestThread
+from jeet.task.lane_settings import LaneSettings
 from jeet.task.pause import pause
 from jeet.task.prepare import prepare
 from jeet.task.retry import backoff_s
@@ -32,6 +32,7 @@ from jeet.task.running import RunningTask
 from jeet.task.share import PATIENCE_S, Waiting, how_many_to_run, how_many_to_take, is_much
 from jeet.task.state import StateConnection
 from jeet.task.tally import count_run
+from jeet.task.trouble import tell_failed, tell_unreadable
 from jeet.task.turn import Halt, Turn
 from jeet.task.wake import Wake
 from jeet.task.writer import Writer
@@ -46,34 +47,6 @@ CYCLE_TURNS = 64
 
 _turn_numbers = itertools.count(1)
 """of the turns of all lanes"""
-_TELL_EACH = 30
-"""of failures in a row of one task, how many go by between two log lines: a minute or so"""
-
-
-@dataclass(frozen=True)
-class LaneSettings:
-    """The few values that a lane needs."""
-
-    database_url: str
-    batch_events: int
-    batch_bytes: int
-    slice_s: float
-    memory_bytes: float
-    """of the instances of all lanes"""
-    max_attempts: int
-    commit_timeout_s: float
-    lock_timeout_s: float
-
-    def session(self) -> Mapping[str, str]:
-        """Settings of data connections: every statement is bounded, and joins go by index whatever statistics say."""
-        return {
-            "statement_timeout": str(int(self.commit_timeout_s * 1000)),
-            "lock_timeout": str(int(self.lock_timeout_s * 1000)),
-            "idle_in_transaction_session_timeout": str(int(self.commit_timeout_s * 1000)),
-            "enable_hashjoin": "off",
-            "enable_mergejoin": "off",
-            "enable_seqscan": "off",
-        }
 
 
 class Lane:
@@ -307,7 +280,7 @@ class Lane:
         finally:
             self._took(turns, "fetch_s", began)
         for task, error in found.unreadable:
-            self._tell_unreadable(task, error)
+            tell_unreadable(task, error)
             self._hold_off(task)
         for task in found.lost:
             self._lost(task)
@@ -328,7 +301,7 @@ class Lane:
             if not turn.stale:
                 count_run(turn)
             if outcome is not None and not isinstance(outcome, BatchResult | StopTask) and not turn.stale:
-                self._tell(turn, outcome)
+                tell_failed(turn, outcome)
                 if not isinstance(outcome, SandboxError):
                     self._hold_off(task)
             halt = task.settle(turn, now)
@@ -336,26 +309,6 @@ class Lane:
                 task.wait_until = float("inf")
                 self._halts.append((task, halt))
             self._mark_dry(turn)
-
-    def _tell(self, turn: Turn, error: Exception) -> None:
-        fields = turn.task.lease.fields
-        if turn.events is not None:
-            fields |= {"timer": turn.events.timers[0].name} if turn.events.timers else {"offset": turn.events.start}
-        if isinstance(error, SandboxError):
-            log.info("guest call failed; looking for the event at fault", error=str(error), **fields)
-        elif isinstance(error, RetryLater):
-            log.warning("batch undone, to run again", error=str(error), **fields)
-        else:
-            log.error("guest call failed in a way nobody foresaw; the batch is undone", exc=error, **fields)
-
-    def _tell_unreadable(self, task: RunningTask, error: Exception) -> None:
-        if task.failures % _TELL_EACH == 2:  # not at once: a segment that is being detached is gone soon
-            log.error(
-                "events cannot be read; their partition stands still, and is tried again",
-                **task.lease.fields,
-                offset=min(cursor.read for cursor in task.cursors),
-                error=str(error),
-            )
 
     def _mark_dry(self, turn: Turn) -> None:
         task, cursor = turn.task, turn.cursor
