@@ -50,7 +50,7 @@ def test_a_poor_network_slows_its_own_worker_and_spoils_nothing(
         for _ in range(rounds):
             proxy.slow(**POOR[way])  # type: ignore[arg-type]
             for _ in range(2):
-                storm.until_all_move(within_s=60)
+                storm.until_all_move(within_s=180)
             proxy.heal()
             storm.cluster.wait_balanced(FUNCTION, 2)
     storm.tell(figures, f"network {way}", rounds)
