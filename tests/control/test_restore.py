@@ -212,6 +212,9 @@ def test_a_second_function_goes_on_from_a_savepoint_and_writes_to_no_stream_of_t
     assert [(each["stream"], each["name"]) for (each,) in plans] == [("elsewhere", "out")]
     with pytest.raises(UsageError, match="a function g exists already"):
         savepoints.restore_into(db, "f", made.id, "g", wait_s=0)
+    for theirs, why in (("out", "writes to"), ("events", "reads")):
+        with pytest.raises(UsageError, match=f"stream {theirs} is one that f {why}: choose another --sink"):
+            savepoints.restore_into(db, "f", made.id, "i", sink=theirs, wait_s=0)
     # It lives on by itself.
     lifecycle.delete(db, "f")
     assert stands(db, made_id) == twin

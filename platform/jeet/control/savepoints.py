@@ -160,7 +160,8 @@ def restore_into(
         version = point["version"]
         settings = one(db, "registry_version", {"function": first, "version": version})
         assert settings is not None
-        made = Twin(db, name, other, sink, stages.stored(db, first, version), settings["spec"])
+        written = {each["name"] for each in rows(db, "registry_past_outputs", {"function": first})}
+        made = Twin(db, name, other, sink, stages.stored(db, first, version), settings["spec"], written)
         function = made.create(first, version, savepoint)
         again, _ = _check_places(db, function, name, savepoint)
         _set(db, savepoint, function, {number: number for number in range(len(made.stages.plans))})

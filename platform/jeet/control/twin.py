@@ -1,14 +1,14 @@
 """A second function like another, which reads the same and writes only to streams of its own.
 
-Promise: nothing that it does comes into a stream that the first one writes, unless somebody names that as its sink. In
-its code streams keep their names; what they stand for is others.
+Promise: nothing that it does comes into a stream that the first one writes, or reads. In its code streams keep their
+names; what they stand for is others.
 """
 
 from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -35,7 +35,9 @@ class Twin:
         sink: str | None,
         like: Stages,
         settings: Mapping[str, Any],
+        written: Collection[str],
     ) -> None:
+        """`written`: streams that some version of the first one may write."""
         if any(not plan.outputs for plan in like.plans):
             raise UsageError(
                 f"that version of {name} was deployed by an older Jeet; deploy {name} anew for a savepoint"
@@ -43,6 +45,11 @@ class Twin:
         self._db = db
         self._other = other
         self._settings = settings
+        if sink in written or any(sink == each.stream for plan in like.plans for each in plan.inputs):
+            why = "writes to" if sink in written else "reads"
+            raise UsageError(
+                f"stream {sink} is one that {name} {why}: choose another --sink, or none for a stream of its own"
+            )
         self._own_sink = sink
         self._prefixes = (f"{name}/", f"{other}/")
         self.created: list[str] = []
