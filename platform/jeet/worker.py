@@ -185,7 +185,7 @@ class Worker:
         wake = Wake(self._url, self._clock, self._random)
         programs = Programs(plugin, self._limits(), float(settings.slice_ms))
         task_loop = TaskLoop(
-            LoopSettings(self._url, settings.heartbeat_s, settings.batch_events),
+            LoopSettings(self._url, settings.heartbeat_s, settings.batch_events, settings.stage_lag),
             owner,
             membership,
             programs,

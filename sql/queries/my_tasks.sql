@@ -1,11 +1,22 @@
--- What a worker should run now, with what may have changed since it began: one statement a heartbeat, the truth behind
--- every notification. A task whose output stream is over its limit waits, unless its own output leads back to its input.
-select t.id as task_id, t.epoch, t.worker_id,
-       exists (select from jeet_internal.inbox i where i.task_id = t.id) as has_inbox,
-       exists (select from jeet_internal.stage s join jeet_internal.stream o on o.id = any (s.outputs)
-                where s.function_id = t.function_id and s.version = t.version and s.stage = t.stage
-                  and o.over_lag and not o.in_cycle) as sink_full
-  from jeet_internal.assignment a
-  join jeet_internal.task t on t.id = a.task_id
-  join jeet_internal.function f on f.id = t.function_id
- where a.worker_id = $1 and f.status <> 'paused' and t.status = 'running'
+-- What worker $1 should run now, with what may have changed since it began: one statement a heartbeat, the truth behind
+-- every notification. A task waits while what reads an output of its is further behind than the stream's max_lag, or, between
+-- two stages, than $2 events, unless that output leads back to its input. This is judged here, once a stage, and not by the
+-- flag that the coordinator keeps: tasks go on, and wait, while no coordinator leads.
+with mine as materialized (
+    select t.id, t.epoch, t.worker_id, t.function_id, t.version, t.stage
+      from jeet_internal.assignment a
+      join jeet_internal.task t on t.id = a.task_id
+      join jeet_internal.function f on f.id = t.function_id
+     where a.worker_id = $1 and f.status <> 'paused' and t.status = 'running'
+), held as materialized (
+    select g.function_id, g.version, g.stage
+      from (select distinct m.function_id, m.version, m.stage from mine m) m
+      join jeet_internal.stage g using (function_id, version, stage)
+     where exists (select from jeet_internal.stream o
+                    where o.id = any (g.outputs) and not o.in_cycle and (o.internal or o.max_lag is not null)
+                      and jeet_internal.stream_lag(o.id) > case when o.internal then $2::bigint else o.max_lag end)
+)
+select m.id as task_id, m.epoch, m.worker_id,
+       exists (select from jeet_internal.inbox i where i.task_id = m.id) as has_inbox,
+       exists (select from held h where h.function_id = m.function_id and h.version = m.version and h.stage = m.stage) as sink_full
+  from mine m

@@ -105,7 +105,7 @@ def test_a_publisher_ten_times_too_fast_is_held_back_for_as_long_as_it_takes(clu
     held_back(cluster, [event(n, 30_000) for n in range(5 * A_SECOND)], 600)
 
 
-def test_a_stage_waits_for_the_next_one(cluster: Cluster) -> None:
+def test_a_stage_waits_for_the_next_one_and_goes_on_though_no_coordinator_leads(cluster: Cluster) -> None:
     cluster.deploy(STAGES_JS, "stages", "--partitions=4")
     cluster.deploy(
         "export const config = { source: 'marks' }; stream.map(e => { state.s.n = e.n; });", "marks", "--partitions=1"
@@ -116,6 +116,11 @@ def test_a_stage_waits_for_the_next_one(cluster: Cluster) -> None:
     wait_for(
         lambda: cluster.value("select bool_or(over_lag) from jeet_internal.stream where internal"), "a full stream"
     )
+    (coordinator,) = cluster.running("coordinator")
+    coordinator.kill()
+    coordinator.wait()
+    flag = "update jeet_internal.stream set over_lag = %s where internal"
+    cluster.db.execute(flag, [False])
     cluster.jeet("publish", "wide", stdin="".join(sent[3000:]).encode())
     marks = iter(range(1_000_000))
 
@@ -128,6 +133,7 @@ def test_a_stage_waits_for_the_next_one(cluster: Cluster) -> None:
         return before == first_stage(cluster) and before[0] > 0
 
     wait_for(stands, "the earlier stage waits")
+    cluster.db.execute(flag, [True])
     cluster.drain("stages")
     ids = cluster.sql("select (value ->> 'id')::int from jeet.stream_events where stream = 'far' order by 1")
     assert [number for (number,) in ids] == list(range(len(sent)))

@@ -1,5 +1,7 @@
 """What the leader refreshes each second: which streams are over their lag limit, which functions have failed.
 
+Publishers go by the first while nobody leads, too, as it was last; tasks judge for themselves how full their sinks are.
+
 And, less often, notes of where streams and their readers stand, of which rates are made (sql/views/rates.sql).
 
 It has a session of its own, as it can wait for a lock, and the watch over workers must not.

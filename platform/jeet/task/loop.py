@@ -64,6 +64,8 @@ class LoopSettings:
     database_url: str
     heartbeat_s: float
     batch_events: int
+    stage_lag: int
+    """events that may lie between two stages of a function"""
 
 
 class TaskLoop:
@@ -139,7 +141,8 @@ class TaskLoop:
         """One look, and what follows from it; whether some task is still waited for."""
         rows: dict[TaskId, Record] = {}
         if not self._draining:
-            rows = {TaskId(row["task_id"]): row for row in await db.fetch(query("my_tasks"), self._owner.worker_id)}
+            mine = await db.fetch(query("my_tasks"), self._owner.worker_id, self._settings.stage_lag)
+            rows = {TaskId(row["task_id"]): row for row in mine}
         for task_id, held in self._held.items():
             if task_id not in rows:
                 self._begin_leaving(task_id, held)

@@ -367,7 +367,7 @@ class Postgres:
             self._assignment_is({task: who for task, who in self.assignment.items() if who != worker})
         return []
 
-    def _my_tasks(self, _session: Session, worker: int) -> Answer:
+    def _my_tasks(self, _session: Session, worker: int, _stage_lag: int) -> Answer:
         return [
             {
                 "task_id": task_id,
