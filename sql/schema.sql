@@ -338,6 +338,19 @@ create table jeet_internal.rebuild (
     begun_at    timestamptz not null default clock_timestamp()
 );
 
+-- Timers by the clock on the wall that were pending when it began its replay: they fire once it is over, in place of what the
+-- replay set.
+create table jeet_internal.kept_timer (
+    task_id  int not null references jeet_internal.task on delete cascade,
+    operator text collate "C" not null,
+    key      text collate "C" not null,
+    name     text collate "C" not null,
+    at       timestamptz not null,
+    begun    boolean not null,                           -- as in timer, as are the attempts
+    attempts int not null,
+    primary key (task_id, operator, key, name)
+);
+
 -- ----------------------------------------------------------------------------
 -- What operators work with: workers, assignments, dead letters, logs.
 

@@ -5,7 +5,8 @@
 --   settle   sources stand still; what had been read goes through all stages, and is sent as ever. Then, and only then, all
 --            that was made of events before the place where sources stand has been sent.
 --   replay   state and event time have begun anew, and sources are read from their beginning up to that place. What stages
---            hand on to one another is handed on; what leaves the function is not. No task's clock comes further than it was.
+--            hand on to one another is handed on; what leaves the function is not. No task's clock comes further than it was,
+--            and no timer by the clock on the wall fires: those that were pending are kept for afterwards (end_rebuild).
 --   close    one stage after the other comes to the event time that it had, where it did not come by itself (who rests is told
 --            by the clock on the wall). So exactly the timers have fired that had fired.
 -- Then sources are read on, and what is made is sent.
@@ -35,6 +36,11 @@ begin
 
             if v_one.phase = 'settle' then
                 update jeet_internal.task set clock_limit = coalesce(clock, '-infinity') where function_id = v_one.function_id;
+                insert into jeet_internal.kept_timer (task_id, operator, key, name, at, begun, attempts)
+                select r.task_id, r.operator, r.key, r.name, r.at, r.begun, r.attempts
+                  from jeet_internal.task t
+                  join jeet_internal.timer r on r.task_id = t.id and r.wall
+                 where t.function_id = v_one.function_id;
                 perform jeet_internal.forget_progress(v_one.function_id);
                 -- Retention waits for sources that stop somewhere (why_drop_segment).
                 update jeet_internal.checkpoint c set next_offset = least(h.first_offset, c.stop_at), watermark = null

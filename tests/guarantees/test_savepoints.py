@@ -281,3 +281,35 @@ def test_what_had_closed_as_all_rested_is_not_sent_again_by_a_rebuild(database_u
         click(1.2, 2.6)
         wait_for(lambda: len(results()) > 1, "the second minute")
         assert results() == [(0, 1), (1, 3)]
+
+
+TIMERS_JS = """export const config = { source: 'orders', sink: 'reminders', key: 'user', partitions: 1 };
+stream.map((order, context) => { context.timer('t' + order.n, { after: order.after }); });
+stream.onTimer((name, context) => { context.emit('reminders', { name }); });
+"""
+
+
+def test_timers_by_the_clock_on_the_wall_fire_once_on_either_side_of_a_rebuild(database_url: str) -> None:
+    def order(numbers: range, after: str) -> None:
+        publish(cluster.db, "orders", [{"user": "a", "n": n, "after": after} for n in numbers])
+
+    def fired() -> list[str]:
+        text = "select value ->> 'name' from jeet.stream_events where stream = 'reminders' order by 1"
+        return [row[0] for row in cluster.sql(text)]
+
+    with Cluster(database_url, workers=1) as cluster:
+        cluster.deploy(TIMERS_JS, "f")
+        order(range(4), "1ms")
+        wait_for(lambda: fired() == ["t0", "t1", "t2", "t3"], "those before")
+        order(range(4, 8), "1h")
+        cluster.drain("f")
+        pending = "select key, name, at from jeet_internal.timer order by name"
+        before = cluster.sql(pending)
+        assert len(before) == 4
+        cluster.jeet("rebuild", "f", "--wait")
+        assert cluster.sql(pending) == before
+        cluster.jeet("pause", "f")
+        cluster.db.execute("update jeet_internal.timer set at = now()")
+        cluster.jeet("resume", "f")
+        wait_for(lambda: cluster.sql(pending) == [], "those that were pending")
+        assert fired() == [f"t{n}" for n in range(8)]
