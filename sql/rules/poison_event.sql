@@ -2,10 +2,10 @@
 create or replace view jeet_internal.rule_poison_event as
 select format('an event holds up partition %s of %s: it fails and is tried again', t.partition, f.name) as observation,
        case when s.attempts > 0 then 'the function ends the worker process on it' else 'the function throws on it, and says onError: retry' end as likely_cause,
-       format('%s, offset %s%s; tried for %s, %s events wait behind it', i.name, s."offset",
+       format('partition %s of %s, offset %s%s; tried for %s, %s wait%s behind it', t.partition, i.name, s."offset",
               case when s.attempts > 0 then format(', ended %s worker processes', s.attempts) end,
-              date_trunc('second', clock_timestamp() - greatest(t.committed_at, p.at)), h.head - s.next_offset - 1) as evidence,
-       format('read it: jeet tail %s --start=%s --limit=1; what the function wrote: jeet logs %s; mend the function and deploy it', i.name, s."offset", f.name) as action,
+              date_trunc('second', clock_timestamp() - greatest(t.committed_at, p.at)), jeet_internal.counted(h.head - s.next_offset - 1, 'event'), case when h.head - s.next_offset = 2 then 's' end) as evidence,
+       format('read it: jeet tail %s --partition=%s --start=%s --limit=1; what the function wrote: jeet logs %s; mend the function and deploy it', i.name, t.partition, s."offset", f.name) as action,
        greatest(t.committed_at, p.at) as since,
        jsonb_build_object('function', f.name, 'stage', t.stage, 'partition', t.partition, 'stream', i.name, 'offset', s."offset",
                           'crashes', s.attempts, 'waiting', h.head - s.next_offset - 1) as figures

@@ -52,6 +52,10 @@ def test_publish_says_how_many_and_tail_prints_them_as_they_were(
     rows = [json.loads(line) for line in jeet("tail", "1e5", "--json", "--limit=2").stdout.splitlines()]
     assert len(rows) == 2
     assert all(set(row) == {"stream", "partition", "offset", "key", "timestamp", "headers", "value"} for row in rows)
+    row = rows[0]
+    one = ("tail", "1e5", f"--partition={row['partition']}", f"--start={row['offset']}", "--limit=1", "--json")
+    assert json.loads(jeet(*one).stdout) == row
+    assert "no partition 99" in jeet("tail", "1e5", "--partition=99", code=1).stderr
     assert jeet("tail", "1e5", "--start=latest").stdout == ""
     assert jeet("tail", "1e5", "--start=99").stdout == ""
     piped = jeet("publish", "1e5", stdin=jeet("tail", "1e5").stdout.encode())

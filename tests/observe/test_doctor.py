@@ -117,6 +117,9 @@ def test_a_poison_event_that_is_tried_again(clinic: Clinic) -> None:
     assert {name: found.figures[name] for name in ("function", "stream", "offset", "waiting")} == {
         "function": "poison", "stream": "poison_in", "offset": 1, "waiting": 2,
     }  # fmt: skip
+    assert f"partition {found.figures['partition']} of poison_in, offset 1" in found.evidence
+    (command,) = re.findall(r"read it: jeet (tail [^;]*);", found.action)
+    assert clinic.cluster.jeet(*command.split()).stdout == b'{"k": "a", "bad": true}\n'
     clinic.delete("poison")
 
 

@@ -92,6 +92,7 @@ class Streams(Group):
         stream: Annotated[str, "the stream to read"],
         *,
         start: Annotated[str, "earliest, latest, or an offset in each partition"] = "earliest",
+        partition: Annotated[int | None, "only of this one; default: of all, by time"] = None,
         limit: Annotated[int | None, "stop after so many events"] = None,
         follow: Annotated[bool, "wait for more"] = False,
     ) -> None:
@@ -106,7 +107,7 @@ class Streams(Group):
         from jeet.cli import tailing
 
         with self._suggesting(stream):
-            tailing.tail(self.out, self.url, stream, start=start, limit=limit, follow=follow)
+            tailing.tail(self.out, self.url, stream, start=start, partition=partition, limit=limit, follow=follow)
 
     @contextlib.contextmanager
     def _suggesting(self, stream: str) -> Iterator[None]:

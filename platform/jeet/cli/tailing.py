@@ -16,13 +16,17 @@ if TYPE_CHECKING:
     from jeet.stream.tail import Event
 
 
-def tail(out: Output, url: str, stream: str, *, start: str, limit: int | None, follow: bool) -> None:
+def tail(
+    out: Output, url: str, stream: str, *, start: str, partition: int | None, limit: int | None, follow: bool
+) -> None:
     """Print events until there are no more, or `limit` of them, or for ever with `follow`."""
     position = cast(Start, int(start) if start.isdigit() else start)
-    asyncio.run(_tail(out, url, stream, position, limit, follow))
+    asyncio.run(_tail(out, url, stream, position, partition, limit, follow))
 
 
-async def _tail(out: Output, url: str, stream: str, start: Start, limit: int | None, follow: bool) -> None:
+async def _tail(
+    out: Output, url: str, stream: str, start: Start, partition: int | None, limit: int | None, follow: bool
+) -> None:
     try:
         db = await connect(url, "jeet tail")
     except OSError as error:
@@ -32,7 +36,7 @@ async def _tail(out: Output, url: str, stream: str, start: Start, limit: int | N
     try:
         left = limit
         lines = Output()  # each line is JSON already, and is not read and written again, which might round a number
-        events = Tail(db, stream).events(start, follow=follow)
+        events = Tail(db, stream, partition).events(start, follow=follow)
         while left is None or left > 0:
             event = await anext(events, None)
             if event is None:

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
 from jeet.db.sql import query
-from jeet.errors import NotFound
+from jeet.errors import NotFound, UsageError
 from jeet.ids import Offset, Partition, StreamId
 from jeet.stream.fetch import Want, fetch
 from jeet.stream.wait import read_heads
@@ -46,9 +46,11 @@ class Event:
 class Tail:
     """Events of a stream from `start` on: from that offset of each partition, or from the first that is kept."""
 
-    def __init__(self, db: Connection, stream: str) -> None:
+    def __init__(self, db: Connection, stream: str, partition: int | None = None) -> None:
+        """`partition`: only of this one."""
         self._db = db
         self._name = stream
+        self._only = partition
         self._id = StreamId(0)
         self._next: dict[Partition, Offset] = {}
         self._heads: dict[Partition, Offset] = {}
@@ -74,8 +76,12 @@ class Tail:
         if not rows:
             raise NotFound(f"there is no stream {json.dumps(self._name)}; see: jeet streams")
         self._id = rows[0]["id"]
+        if self._only is not None and self._only not in {row["partition"] for row in rows}:
+            raise UsageError(f"{self._name} has no partition {self._only}: the last one is {rows[-1]['partition']}")
         for row in rows:
             partition, first, head = row["partition"], row["first_offset"], row["head"]
+            if self._only not in (None, partition):
+                continue
             self._heads[partition] = head
             self._read[partition] = deque()
             self._next[partition] = head if start == "latest" else first if start == "earliest" else max(first, start)
