@@ -28,6 +28,7 @@ POISON_JS = TOTALS_JS.replace(
 FLAKY_JS = """export const config = { source: 'events', sink: 'tries', key: 'userId', onError: %s };
 stream.map((event, context) => {
   state.seen[event.userId] = (state.seen[event.userId] || 0) + 1;
+  if (event.failures) console.log(event.id, 'at', context.attempt);
   if (event.failures >= context.attempt) throw new Error(`attempt ${context.attempt}`);
   return { id: event.id, attempt: context.attempt, seen: state.seen[event.userId] };
 });
@@ -174,6 +175,8 @@ def test_on_error_retry_tries_again_in_place_and_shows_the_attempt(database_url:
         assert cluster.sql("select event::json ->> 'id', attempts, error from jeet.dead_letters") == [
             ("40", 3, "Error: attempt 3")
         ]
+        lines = [(message, level) for message, level in cluster.sql("select message, level from jeet.logs order by id")]
+        assert lines == [("20 at 2", "info"), ("21 at 3", "info"), ("40 at 3", "info")]  # the last attempt's, alone
 
 
 def test_on_error_halt_stops_at_the_event_and_skips_nothing(database_url: str) -> None:

@@ -174,7 +174,7 @@ def effects_of(
         deletes=[Deletes(w.collection, w.delete_keys) for w in result.state if w.deletes],
         outputs=[output for group in result.outputs if (output := _output(lease, group))],
         dead_letters=dead_letters(events, letters, attempts),
-        logs=[_line(events, line) for line in result.logs],
+        logs=[logged(events, line) for line in result.logs],
         redriven=[letter for index, letter in enumerate(events.inbox[: result.processed]) if index not in faulty],
         inbox=events.inbox[: result.processed],
         late=result.late_count,
@@ -221,7 +221,8 @@ def _key(text: bytes) -> str | None:
     return None if key is None else cut_text(str(key), DEFAULTS["key_bytes"])
 
 
-def _line(events: Events, line: LogLine) -> LoggedLine:
+def logged(events: Events, line: LogLine) -> LoggedLine:
+    """A line as it is stored."""
     offset = events.offset(line.index) if line.index >= 0 and not events.timers else None
     return LoggedLine(offset, line.level, cut_text(line.message, DEFAULTS["log_bytes"] + LOG_MARK_BYTES))
 

@@ -7,16 +7,16 @@ next one reads state from the database. An event is judged only when it failed a
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from jeet.control.lease import Lease
 from jeet.errors import RetryLater, SandboxError, StopTask
 from jeet.ids import Offset, StreamId
 from jeet.observe.figures import TaskFigures
-from jeet.sandbox.call import BatchResult, Fault
+from jeet.sandbox.call import BatchResult, Fault, LogLine
 from jeet.sandbox.instance import Instance
-from jeet.task.effects import Effects, dead_letters, effects_of
+from jeet.task.effects import Effects, LoggedLine, dead_letters, effects_of, logged
 from jeet.task.logs import LogBudget
 from jeet.task.program import Program
 from jeet.task.retry import Careful, Verdict, judge
@@ -230,7 +230,7 @@ class RunningTask:
             # The batch went on past the fault, so it cannot be used: nothing after it may be committed yet.
             first = result.faults[0]
             if turn.alone:
-                return self._judge(turn, first, now)
+                return self._judge(turn, first, now, result.logs)
             self._narrow(turn, range(first.index, first.index + 1))
             return None
         if turn.kind == "events":
@@ -298,13 +298,15 @@ class RunningTask:
                 turn.events.offset(suspects.start), Offset(turn.events.offset(suspects.stop - 1) + 1)
             )
 
-    def _judge(self, turn: Turn, fault: Fault, now: float) -> Halt | None:
+    def _judge(self, turn: Turn, fault: Fault, now: float, logs: Sequence[LogLine] = ()) -> Halt | None:
+        """`logs`: what its last attempt wrote."""
         assert turn.events is not None
         self.undo()
         careful = self._careful(turn) or Careful(turn.events.start, Offset(turn.events.start + 1))
         judgement = judge(self.program.on_error, careful.attempt, careful.waited_s)
         if turn.kind == "inbox" or judgement.verdict is Verdict.SET_ASIDE:
-            self.set_aside(turn, fault, careful.attempt)
+            lines = self.logs.admit([logged(turn.events, line) for line in logs], now)
+            self.set_aside(turn, fault, careful.attempt, lines)
             self._advance(turn, now)
             return None
         if judgement.verdict is Verdict.HALT:
@@ -317,7 +319,7 @@ class RunningTask:
         self.wait_until = now + judgement.wait_s
         return None
 
-    def set_aside(self, turn: Turn, fault: Fault, attempts: int) -> None:
+    def set_aside(self, turn: Turn, fault: Fault, attempts: int, logs: Sequence[LoggedLine] = ()) -> None:
         """Make the turn's effects those of skipping its one event, which becomes a dead letter."""
         events = turn.events
         assert events is not None
@@ -330,6 +332,7 @@ class RunningTask:
             start=events.start,
             end=Offset(events.start + 1),
             dead_letters=dead_letters(events, [fault], attempts),
+            logs=logs,
             inbox=events.inbox,
             fired=events.timers[:1],
             clear_suspects=turn.cursor is not None,
