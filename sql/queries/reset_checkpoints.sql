@@ -1,13 +1,6 @@
 -- Puts the tasks of a stage where a stream is to be read from next, and says how far that is from where they stood. The heads
--- are locked, so that what the checkpoints name cannot be dropped before they are seen. %(clear)s: what was seen of its event
--- time is forgotten.
-with head as materialized (
-    select h.partition, h.head, h.first_offset
-      from jeet_internal.head h
-     where h.stream_id = %(stream)s
-     order by h.partition
-       for share
-), place as materialized (
+-- are locked already (hold_sources). %(clear)s: what was seen of its event time is forgotten.
+with place as materialized (
     select c.task_id, c.next_offset as before,
            case %(start)s
                when 'latest' then h.head
@@ -17,7 +10,7 @@ with head as materialized (
            end as after
       from jeet_internal.task t
       join jeet_internal.checkpoint c on c.task_id = t.id and c.stream_id = %(stream)s
-      join head h on h.partition = t.partition
+      join jeet_internal.head h on h.stream_id = c.stream_id and h.partition = t.partition
      where t.function_id = %(function)s and t.stage = %(stage)s
 ), moved as (
     update jeet_internal.checkpoint c

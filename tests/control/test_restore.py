@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import psycopg
 import pytest
+from tests.torture.cluster import wait_for
 
 from control.actors import make_function, workers
 from control.test_stages import DeployGraph, deploy_graph, everything, kept, put, tasks, windowed
@@ -281,6 +283,35 @@ def test_while_a_long_change_is_under_way_nobody_waits_for_the_tasks_of_its_func
             assert db.execute(take, (worker.id,)).fetchall() == [("other",)]
         assert sorted(db.execute(take, (worker.id,)).fetchall()) == [("f",), ("other",)]
     assert other == 2
+
+
+@pytest.mark.parametrize("how", ["restore", "reset"])
+def test_who_publishes_does_not_wait_for_state_that_goes(
+    db: psycopg.Connection, database_url: str, busy: None, how: str
+) -> None:
+    made = savepoints.take(db, "f", "a test")
+
+    def go_back() -> None:
+        with psycopg.connect(database_url, autocommit=True) as changing:
+            if how == "restore":
+                savepoints.restore(changing, "f", made.id, wait_s=0)
+            else:
+                reset(changing, "f", Start("earliest"), wait_s=0)
+
+    with psycopg.connect(database_url, autocommit=True) as other, ThreadPoolExecutor(1) as pool:
+        other.execute("begin")
+        other.execute("select from jeet_internal.state for update")
+        going = pool.submit(go_back)
+        waits = (
+            "select exists (select from pg_locks l join pg_locks w on w.pid = l.pid and not w.granted"
+            " where l.mode = 'RowExclusiveLock' and l.relation = 'jeet_internal.state'::regclass)"
+        )
+        wait_for(lambda: db.execute(waits).fetchone() == (True,), "it is at state")
+        db.execute("set lock_timeout = '1s'")
+        publish(db, 8)
+        other.execute("rollback")
+        going.result()
+    assert db.execute("select sum(head) from jeet_internal.head where stream_id = 1").fetchone() == (28,)
 
 
 def test_a_savepoint_is_of_one_moment_whatever_is_committed_meanwhile(

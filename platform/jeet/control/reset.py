@@ -15,6 +15,7 @@ from jeet.control import stages
 from jeet.control.change import at_rest, change, fence
 from jeet.control.registry import Progress, find, no_function, one, rows, wait_until_running
 from jeet.control.spec import Start
+from jeet.db.sql import query
 from jeet.ids import FunctionId
 from jeet.plan import StagePlan
 
@@ -52,8 +53,8 @@ def reset(db: psycopg.Connection, name: str, to: Start, *, keep_state: bool = Fa
         fence(db, function)
         db.execute("select jeet_internal.end_rebuild(%s)", (function,))
         plans = stages.stored(db, function, row["version"]).plans
-        again, skipped = _move(db, function, plans, to, keep_state=keep_state)
         forgotten = None if keep_state else one(db, "control_forget_progress", {"function": function})
+        again, skipped = _move(db, function, plans, to, keep_state=keep_state)
         status = one(db, "control_run_again", {"function": function})
         assert status is not None
     progress = wait_until_running(db, function, wait_s if status["status"] == "running" else 0)
@@ -81,6 +82,7 @@ def _move(
 ) -> tuple[int, int]:
     """Sources from `to`; without their rows, tables from the beginning; what lies between stages is passed by."""
     again = skipped = 0
+    db.execute(query("hold_sources"), {"function": function})
     names = sorted({each.stream for plan in plans for each in plan.inputs})
     ids = {each["name"]: each["id"] for each in rows(db, "registry_streams", {"names": names})}
     for plan in plans:

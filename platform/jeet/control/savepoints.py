@@ -126,10 +126,11 @@ def restore(db: psycopg.Connection, name: str, savepoint: int, *, wait_s: float 
                 f" --reset first, or jeet restore {name} {savepoint} --into=OTHER"
             )
         fence(db, function)
-        again, skipped = _check_places(db, function, name, savepoint)
+        again, skipped = _places(db, function, name, savepoint)
         gone = _unrestorable(db, function, savepoint)
         moves = comparison.moves
         _set(db, savepoint, function, {old: new for new, old in moves.items()})
+        _hold_sources(db, function, name, savepoint)
         status = _status(db, function)
     progress = wait_until_running(db, function, wait_s if status == "running" else 0)
     notes = [*_written_again(name, found["spec"], again)]
@@ -163,9 +164,10 @@ def restore_into(
         written = {each["name"] for each in rows(db, "registry_past_outputs", {"function": first})}
         made = Twin(db, name, other, sink, stages.stored(db, first, version), settings["spec"], written)
         function = made.create(first, version, savepoint)
-        again, _ = _check_places(db, function, name, savepoint)
+        again, _ = _places(db, function, name, savepoint)
         _set(db, savepoint, function, {number: number for number in range(len(made.stages.plans))})
         db.execute("select jeet_internal.refresh_cycles()")
+        _hold_sources(db, function, name, savepoint)
         db.execute("select pg_notify('jeet_control', %s)", (f"function {function}",))
     notes = []
     if any(new != old for old, new in made.renamed.items()):
@@ -188,21 +190,31 @@ def _no_savepoint(name: str, savepoint: int) -> NotFound:
     return NotFound(f"{name} has no savepoint {savepoint}; jeet savepoints {name} lists them")
 
 
-def _check_places(db: psycopg.Connection, function: FunctionId, name: str, savepoint: int) -> tuple[int, int]:
+def _places(db: psycopg.Connection, function: FunctionId, name: str, savepoint: int) -> tuple[int, int]:
     """How many events will be read again, and how many are passed by; UsageError if some are not there any more."""
     again = skipped = 0
     for row in rows(db, "savepoint_places", {"function": function, "savepoint": savepoint}):
-        where = f"savepoint {savepoint} of {name} begins at offset {row['next_offset']} of partition {row['partition']}"
-        if row["head"] is None or row["next_offset"] > row["head"]:
-            raise UsageError(f"{where} of {row['stream']}, which is not the stream that it was: nothing was changed")
-        if row["next_offset"] < row["first_offset"]:
-            raise UsageError(
-                f"{where} of {row['stream']}, and retention has taken the events before {row['first_offset']}: nothing"
-                f" was changed; jeet reset {name} --to=earliest starts again from what there is"
-            )
+        _check_place(row, name, savepoint)
         moved = (row["head"] if row["now"] is None else row["now"]) - row["next_offset"]
         again, skipped = again + max(moved, 0), skipped + max(-moved, 0)
     return again, skipped
+
+
+def _hold_sources(db: psycopg.Connection, function: FunctionId, name: str, savepoint: int) -> None:
+    """See that what is to be read is there still, and stays: the last thing, as publishers wait from here on."""
+    for row in rows(db, "hold_sources", {"function": function}):
+        _check_place(row, name, savepoint)
+
+
+def _check_place(row: Mapping[str, Any], name: str, savepoint: int) -> None:
+    where = f"savepoint {savepoint} of {name} begins at offset {row['next_offset']} of partition {row['partition']}"
+    if row["head"] is None or row["next_offset"] > row["head"]:
+        raise UsageError(f"{where} of {row['stream']}, which is not the stream that it was: nothing was changed")
+    if row["next_offset"] < row["first_offset"]:
+        raise UsageError(
+            f"{where} of {row['stream']}, and retention has taken the events before {row['first_offset']}: nothing"
+            f" was changed; jeet reset {name} --to=earliest starts again from what there is"
+        )
 
 
 def _unrestorable(db: psycopg.Connection, function: FunctionId, savepoint: int) -> int:
