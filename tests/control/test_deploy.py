@@ -386,6 +386,9 @@ def test_a_pipeline_is_planned_from_its_code(db: psycopg.Connection, deploy_sour
     assert db.execute(
         "select spec -> 'state' -> 'top' ->> 'ttl_ms' from jeet_internal.function_version"
     ).fetchone() == ("3600000",)
+    config = "export const config = { state: { clicks: { ttl: '7d' } }, "
+    with pytest.raises(DeployError, match=r"^f.js:4: config.state.clicks.ttl would take values out of a window"):
+        deploy_source(PIPELINE_JS.replace("export const config = { ", config))
     with pytest.raises(DeployError, match="stage 1 keeps clicks otherwise"):
         deploy_source(PIPELINE_JS.replace("'1m'", "'5m'"))
     with pytest.raises(DeployError, match=r"^f.js:3: window on line 4 takes the time from what this map makes"):

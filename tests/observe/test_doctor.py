@@ -240,21 +240,28 @@ def test_a_hot_key_makes_one_partition_carry_most_of_the_load(clinic: Clinic) ->
 
 def test_state_that_grows_without_a_ttl(clinic: Clinic) -> None:
     config = "export const config = { source: 'growing', key: 'k', state: { kept: { ttl: '1h' } } };"
-    clinic.deploy(config + " stream.map(event => { state.seen[event.k] = 1; state.kept[event.k] = 1; });", "growing")
+    code = """ stream.map(event => { state.seen[event.k] = 1; state.kept[event.k] = 1; });
+        stream.window({ tumbling: '1d' }).count({ name: 'opened' });"""
+    clinic.deploy(config + code, "growing")
     keys = iter(range(1_000_000))
 
-    def grows() -> bool:
+    def grow() -> list[doctor.Finding]:
         clinic.publish("growing", *(json.dumps({"k": f"k{next(keys)}"}) for _ in range(200)))
         clinic.cluster.drain("growing")
         clinic.cluster.sql("select jeet_internal.measure_state(2000)")
-        return bool(clinic.findings(growth_s=1, growth_rows=100))
+        found = clinic.findings(growth_s=1, growth_rows=100)
+        return found if [each.rule for each in found] == ["state_growth"] * 2 else []
 
-    wait_for(grows, "growth")
-    found = clinic.finds_only("state_growth", growth_s=1, growth_rows=100)
-    assert (found.figures["function"], found.figures["collection"]) == ("growing", "seen")
+    by_collection = {each.figures["collection"]: each for each in wait_for(grow, "growth, and nothing else")}
+    assert by_collection.keys() == {"opened", "seen"}
+    found = by_collection["seen"]
+    assert found.figures["function"] == "growing"
     assert found.figures["rows"] == next(keys)
     assert found.figures["rows_per_hour"] > 0
     assert "state TTL" in found.action
+    # A TTL would take values out of windows that are still open.
+    assert "--watermarks" in by_collection["opened"].action
+    assert "ttl" not in by_collection["opened"].action
     clinic.delete("growing")
 
 

@@ -32,7 +32,7 @@ from jeet.control.takeover import Graph, activate, draining, settle
 from jeet.db.sql import query
 from jeet.errors import DeployError
 from jeet.ids import FunctionId, StreamId
-from jeet.sandbox.describe import collections_of
+from jeet.sandbox.describe import EMPTIED, collections_of
 
 DEFAULT_PARTITIONS = 8
 
@@ -259,6 +259,8 @@ class _Deploy:
         """Of config.state, and those whose time to live an operator's option tells."""
         found = dict(self._spec.state)
         for node in self._code.graph:
+            if node["op"] in EMPTIED:
+                self._refuse_ttl(node)
             if node.get("ttl_ms") is None:
                 continue
             for name in collections_of(node):
@@ -270,6 +272,17 @@ class _Deploy:
                     )
                 found.setdefault(name, Collection(node["ttl_ms"]))
         return found
+
+    def _refuse_ttl(self, node: Mapping[str, Any]) -> None:
+        """A window lets go when it closes, a join when nothing can match: a time to live would lose what is still open."""
+        for name in collections_of(node):
+            if name in self._spec.state and self._spec.state[name].ttl_ms is not None:
+                raise fault(
+                    self._code.filename,
+                    node,
+                    f"config.state.{name}.ttl would take values out of a {node['op']} that is still open; leave it out:"
+                    f" {EMPTIED[node['op']]}",
+                )
 
     def _output_key(self, made: Plan) -> str | None:
         """The path by which all stages that write something are keyed, if it is one."""

@@ -69,6 +69,13 @@ def is_operator(name: str) -> bool:
     return _NAME.fullmatch(name) is not None
 
 
+EMPTIED = {
+    "window": "what it keeps goes when the window closes, sooner with a smaller window, grace or delay",
+    "join": "what it keeps goes with event time, sooner with a smaller within or delay",
+}
+"""operators that empty their collections themselves, and when; the rule state_growth names the same ones"""
+
+
 def collections_of(node: Mapping[str, Any]) -> Sequence[str]:
     """The state collections that an operator keeps."""
     one = node.get("collection")
