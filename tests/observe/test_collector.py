@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable, Set
 from contextlib import asynccontextmanager
 
 import psycopg
@@ -15,6 +15,7 @@ from jeet.errors import RetryLater
 from jeet.ids import FunctionId, Offset, Partition, StreamId, TaskId, WorkerId
 from jeet.observe.collector import Collector, Look
 from jeet.observe.figures import Figures, TaskFigures, TaskName
+from jeet.observe.metrics import WorkerMetrics
 
 
 class Way:
@@ -22,6 +23,7 @@ class Way:
 
     def __init__(self, db: Connection) -> None:
         self.is_open = True
+        self.meanwhile: Callable[[], object] = lambda: None
         self.used = 0
         self._db = db
 
@@ -31,6 +33,7 @@ class Way:
             raise RetryLater("closed")
         self.used += 1
         yield self._db
+        self.meanwhile()
 
 
 @pytest.fixture
@@ -50,8 +53,14 @@ def task(figures: Figures) -> TaskFigures:
 
 
 def collector(figures: Figures, way: Way, *held: int) -> Collector:
+    return collector_of(figures, way, {TaskId(each) for each in held})
+
+
+def collector_of(figures: Figures, way: Way, held: Set[TaskId]) -> Collector:
+    """`held` may change as time goes on."""
+
     def look() -> Look:
-        return Look({TaskId(each) for each in held}, guest_bytes=0, instances=1, lanes=1, busy_s=0.0)
+        return Look(frozenset(held), guest_bytes=0, instances=1, lanes=1, busy_s=0.0)
 
     return Collector(figures, WorkerId(1), look, way.use, SYSTEM_CLOCK)
 
@@ -101,6 +110,41 @@ async def test_tasks_that_went_elsewhere_are_forgotten_once_they_are_told(
     await teller.tell()
     assert not figures.tasks
     assert told(db, "events") == 10
+
+
+async def test_a_task_that_comes_back_or_does_more_while_it_is_told_of_is_kept(
+    db: psycopg.Connection, figures: Figures, task: TaskFigures, way: Way
+) -> None:
+    held: set[TaskId] = set()
+    teller = collector_of(figures, way, held)
+
+    def goes_on() -> None:
+        task.events, task.batches = 15, 2
+
+    task.events, task.batches = 10, 1
+    way.meanwhile = goes_on  # its last batch is committed while the ones before are told of
+    await teller.tell()
+    way.meanwhile = lambda: held.add(task.task_id)
+    await teller.tell()
+    assert figures.tasks[task.task_id] is task
+    assert told(db, "events") == 15
+
+
+async def test_a_task_that_never_did_anything_is_forgotten(figures: Figures, task: TaskFigures, way: Way) -> None:
+    await collector(figures, way).tell()
+    assert not figures.tasks
+
+
+def test_a_function_that_was_deleted_and_deployed_again_has_each_series_once(figures: Figures) -> None:
+    for number in (1, 2):
+        name = TaskName("totals", 0, Partition(0))
+        figures.of(TaskId(number), FunctionId(number), name, SYSTEM_CLOCK.monotonic()).events = number
+    look = Look((), guest_bytes=0, instances=0, lanes=1, busy_s=0.0)
+    families = {family.name: family for family in WorkerMetrics(figures, lambda: look, "0", "x").collect()}
+    for family in families.values():
+        labels = [(sample.name, *sample.labels.items()) for sample in family.samples]
+        assert len(labels) == len(set(labels))
+    assert families["jeet_processed_events"].samples[0].value == 3
 
 
 async def test_no_error_of_figures_reaches_the_worker(figures: Figures, task: TaskFigures, way: Way) -> None:

@@ -274,7 +274,7 @@ class _Deploy:
         return found
 
     def _refuse_ttl(self, node: Mapping[str, Any]) -> None:
-        """A window lets go when it closes, a join when nothing can match: a time to live would lose what is still open."""
+        """A window lets go when it closes, a join when nothing can match: a time to live loses what is open."""
         for name in collections_of(node):
             if name in self._spec.state and self._spec.state[name].ttl_ms is not None:
                 raise fault(

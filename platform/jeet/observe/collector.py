@@ -89,6 +89,7 @@ class Collector:
         active = [task for task in self._figures.tasks.values() if _did_something(task)]
         if not active and now - self._self_at < _IDLE_S:
             self._told_at = now
+            self._forget()
             return True
         sums = [{name: getattr(task, name) for name in SUMS} for task in active]
         slowest = [task.slowest for task in active]
@@ -109,10 +110,19 @@ class Collector:
                 task.slowest = None
         self._told_at = self._self_at = now
         self._busy = (now, look.busy_s)
-        self._figures.forget(
-            [task.task_id for task in self._figures.tasks.values() if task.task_id not in look.tasks and task.told]
-        )
+        self._forget()
         return True
+
+    def _forget(self) -> None:
+        """Let go of tasks that are not here now and have nothing left to tell; they may have come back meanwhile."""
+        here = self._look().tasks
+        self._figures.forget(
+            [
+                each.task_id
+                for each in self._figures.tasks.values()
+                if each.task_id not in here and not _did_something(each)
+            ]
+        )
 
     def _row(self, task: TaskFigures, sums: dict[str, float], slowest: Slowest | None, now: float) -> dict[str, Any]:
         row: dict[str, Any] = {name: value - task.told.get(name, 0) for name, value in sums.items()}

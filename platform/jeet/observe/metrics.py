@@ -17,7 +17,7 @@ from prometheus_client.registry import Collector
 from jeet.db.sql import query
 from jeet.errors import UsageError
 from jeet.observe.collector import Look, resident_bytes
-from jeet.observe.figures import Figures
+from jeet.observe.figures import Figures, TaskFigures
 from jeet.telemetry import logger
 
 log = logger(__name__)
@@ -82,23 +82,24 @@ class WorkerMetrics(Collector):
         yield from self._lanes()
         if self._figures is None:
             return
-        tasks = [
-            (task, (task.name.function, str(task.name.stage), str(task.name.partition)))
-            for task in list(self._figures.tasks.values())
-        ]
+        # A task that was deleted and deployed again lately is there twice; a series must not be.
+        tasks: dict[tuple[str, str, str], list[TaskFigures]] = {}
+        for task in list(self._figures.tasks.values()):
+            labels = (task.name.function, str(task.name.stage), str(task.name.partition))
+            tasks.setdefault(labels, []).append(task)
         for attribute, (name, told) in _TASK_COUNTERS.items():
             counter = CounterMetricFamily(name, told, labels=_TASK)
-            for task, labels in tasks:
-                counter.add_metric(labels, getattr(task, attribute))
+            for labels, same in tasks.items():
+                counter.add_metric(labels, sum(getattr(task, attribute) for task in same))
             yield counter
         waits = CounterMetricFamily(
             "jeet_database_seconds", "Time of waiting for the database", labels=(*_TASK, "statement")
         )
         memory = GaugeMetricFamily("jeet_guest_memory_bytes", "Memory of the guest's instance, at last", labels=_TASK)
-        for task, labels in tasks:
+        for labels, same in tasks.items():
             for attribute, statement in _STATEMENTS.items():
-                waits.add_metric((*labels, statement), getattr(task, attribute))
-            memory.add_metric(labels, task.memory_bytes)
+                waits.add_metric((*labels, statement), sum(getattr(task, attribute) for task in same))
+            memory.add_metric(labels, sum(task.memory_bytes for task in same))
         yield waits
         yield memory
 
