@@ -11,6 +11,7 @@ language sql stable security definer set search_path = pg_catalog, pg_temp set j
     union all select 6, 'poison_event', r.* from jeet_internal.rule_poison_event r
     union all select 7, 'lock_held', r.* from jeet_internal.rule_lock_held r
     union all select 8, 'publishers_refused', r.* from jeet_internal.rule_publishers_refused r
+               where not exists (select from jeet_internal.rule_too_few_workers w where w.figures ->> 'function' = r.figures ->> 'function')
     union all select 9, 'too_few_workers', r.* from jeet_internal.rule_too_few_workers r
     union all select 10, 'data_skew', r.* from jeet_internal.rule_data_skew r
     union all select 11, 'worker_silent', r.* from jeet_internal.rule_worker_silent r

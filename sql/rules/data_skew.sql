@@ -18,7 +18,8 @@ select format('one partition carries most of the load: partition %s of %s', h.pa
        case when k.key is null then 'few keys, or keys that happen to share a partition' else 'a hot key' end as likely_cause,
        format('%s %% of %s events a second, in one of %s partitions', round(h.share * 100), round(h.all_per_s), h.partitions)
        || coalesce(format('; key %s brings %s %% of that partition (± %s %%)', to_json(k.key), round((k.share * 100)::numeric, 1), round((k.error * 100)::numeric, 1)), '') as evidence,
-       're-key or split: choose a key with more values, or add a part to the hot one (its key and a number) and sum up in a second stage; jeet deploy FILE --key=…' as action,
+       're-key or split: choose a key with more values, or add a part to the hot one (its key and a number) and sum up in a second stage; '
+       'another key, with state begun anew: jeet deploy FILE --key=… --drain (--reset also discards what is under way), or beside this one with --name=… --sink=…' as action,
        k.since,
        jsonb_build_object('stream', h.stream, 'partition', h.partition, 'share', round(h.share::numeric, 3), 'events_per_s', round(h.all_per_s),
                           'key', k.key, 'key_share', k.share, 'key_error', k.error) as figures

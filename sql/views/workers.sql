@@ -13,7 +13,7 @@ comment on column jeet.workers.version is 'its version of Jeet';
 comment on column jeet.workers.started_at is 'when it joined';
 comment on column jeet.workers.heartbeat_age is 'how long ago it last said that it lives';
 comment on column jeet.workers.tasks is 'how many tasks it holds';
-comment on column jeet.workers.status is 'running, draining (stopping in order) or lost (its tasks were given to others)';
+comment on column jeet.workers.status is 'running, draining (stopping in order) or lost (taken for dead: its tasks go to others)';
 comment on column jeet.workers.plugin_hash is 'SHA-256 of its Javy plugin';
 comment on column jeet.workers.memory_bytes is 'resident memory of the process; like what follows as it last said, each five seconds or so, and null until then';
 comment on column jeet.workers.guest_bytes is 'memory of its guests, bounded by JEET_WORKER_MEMORY_MB';

@@ -93,6 +93,8 @@ def test_a_worker_that_died(clinic: Clinic) -> None:
     worker.wait()
     found = clinic.finds_only("worker_lost")
     assert found.figures["pid"] == worker.pid
+    told = "others run its tasks" if found.figures["tasks"] == 0 else "nobody has taken over"
+    assert told in found.action
     clinic.cluster.start("worker")
     wait_for(lambda: clinic.cluster.value("select count(*) from jeet.workers where status = 'running'") == 2, "two")
 
@@ -214,6 +216,7 @@ def test_a_stream_that_refuses_publishers_and_letters_that_nobody_read(clinic: C
     assert {name: found.figures[name] for name in ("stream", "max_lag", "lag")} == {
         "stream": "narrow", "max_lag": 10, "lag": 30,
     }  # fmt: skip
+    assert found.action == "let it go on: jeet resume narrow"
     clinic.cluster.jeet("resume", "narrow")
     found = clinic.finds_only("dead_letters")
     assert found.figures == {"function": "narrow", "dead_letters": 30}
@@ -235,6 +238,9 @@ def test_a_hot_key_makes_one_partition_carry_most_of_the_load(clinic: Clinic) ->
     assert (found.likely_cause, found.figures["key"]) == ("a hot key", "hot")
     assert found.figures["share"] == pytest.approx(heads[hot] / 20_000, abs=0.001)
     assert abs(found.figures["key_share"] - 18_000 / heads[hot]) <= found.figures["key_error"]
+    code = "export const config = { source: 'skewed' }; stream.map(event => {});"
+    assert "--key=… --drain" in found.action
+    clinic.cluster.deploy(code, "skewed", "--key=n", "--drain")
     clinic.delete("skewed")
 
 
@@ -281,6 +287,24 @@ def test_workers_too_few_for_what_arrives(clinic: Clinic) -> None:
     assert found.figures["arrival_per_s"] > found.figures["processed_per_s"] > 0
     assert found.figures["busy"] >= 0.5
     clinic.delete("slow")
+
+
+@pytest.mark.parametrize(
+    ("workers", "lanes", "everyone", "tasks", "arrival", "processed", "more"),
+    [
+        (2, 4, 20, 20, 300, 100, 4),  # as many as the rates ask for
+        (2, 4, 8, 8, 1000, 100, 2),  # but no more than have a task to run
+        (2, 4, 4, 4, 1000, 100, 0),  # each task has a lane
+        (2, 8, 2, 2, 1000, 100, 0),
+        (1, 2, 100, 4, 1000, 100, 2),  # others may move away, and this one has four
+        (2, 4, 20, 20, 101, 100, 1),
+    ],
+)
+def test_no_more_workers_are_asked_for_than_can_help(
+    db: psycopg.Connection, workers: int, lanes: int, everyone: int, tasks: int, arrival: int, processed: int, more: int
+) -> None:
+    given = (workers, lanes, everyone, tasks, arrival, processed)
+    assert db.execute("select jeet_internal.workers_wanted(%s, %s, %s, %s, %s, %s)", given).fetchone() == (more,)
 
 
 def test_a_worker_whose_clock_is_wrong(clinic: Clinic) -> None:
