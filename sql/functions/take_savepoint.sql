@@ -82,7 +82,7 @@ begin
             select count(*), coalesce(sum(bytes), 0) from held$sql$,
             v_id, v_held.stream, v_held.stream_id, v_held.partition, v_held.first, v_held.head) into v_rows, v_bytes;
         if v_rows <> v_held.head - v_held.first then
-            raise exception 'no savepoint can be taken: % of % events that are to be processed in partition % of % are not in the log; deploy and rollback go on without one if given --no_savepoint',
+            raise exception 'no savepoint can be taken: % of % events that are to be processed in partition % of % are not in the log; a change goes on without one if given --no_savepoint',
                 v_held.head - v_held.first - v_rows, v_held.head - v_held.first, v_held.partition, v_held.stream using errcode = 'JT132';
         end if;
         update jeet_internal.savepoint set events = events + v_rows, bytes = bytes + v_bytes where id = v_id;

@@ -105,7 +105,21 @@ def test_a_rebuild_says_how_far_it_is(said: Said, db: psycopg.Connection) -> Non
         (["reset", "f"], "jeet reset needs --to=TO: earliest, latest, an offset, a time, or how long ago: 10m, 2h, 7d"),
         (
             ["reset", "f", "--to=soon"],
-            'jeet reset: start is "soon": use earliest, latest, an offset, or a time such as 2026-01-31T12:00:00Z',
+            (
+                '--to is "soon": use earliest, latest, an offset, a time such as 2026-01-31T12:00:00Z,'
+                " or how long ago: 10m, 2h, 7d"
+            ),
+        ),
+        (
+            ["reset", "f", "--to=999999"],
+            (
+                "offset 999999 is past the end of events, 3:"
+                " nothing was changed; --to=latest passes by all that is there"
+            ),
+        ),
+        (
+            ["reset", "f", "--to=2999-01-01"],
+            ("2999-01-01 00:00:00 UTC is in the future: nothing was changed; --to=latest passes by all that is there"),
         ),
     ],
 )

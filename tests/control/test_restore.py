@@ -393,6 +393,22 @@ def test_a_reset_begins_anew_from_where_it_is_told(db: psycopg.Connection, busy:
     assert reset(db, "f", Start("time", time=datetime(2020, 1, 1, tzinfo=UTC)), wait_s=0).again == 4
 
 
+def test_before_a_reset_or_a_restore_a_savepoint_is_taken(db: psycopg.Connection, busy: None) -> None:
+    before = stands(db)
+    done = reset(db, "f", Start("latest"), wait_s=0)
+    assert done.savepoint is not None
+    assert savepoints.restore(db, "f", done.savepoint, wait_s=0).before is None  # there was nothing to keep any more
+    assert stands(db) == before
+    go_on(db)
+    later = stands(db)
+    kept = savepoints.restore(db, "f", done.savepoint, wait_s=0).before
+    assert kept is not None
+    savepoints.restore(db, "f", kept, keep=False, wait_s=0)
+    assert stands(db) == later
+    assert reset(db, "f", Start("latest"), savepoint=False, wait_s=0).savepoint is None
+    assert [each.why for each in savepoints.savepoints(db, "f")] == ["before a restore", "before a reset"]
+
+
 def test_a_reset_that_keeps_state_only_moves_the_positions(db: psycopg.Connection, busy: None) -> None:
     before, what = stands(db), kept(db)
     done = reset(db, "f", Start("offset", offset=1), keep_state=True, wait_s=0)

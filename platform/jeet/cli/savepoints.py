@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Annotated
 from jeet.cli.command import command
 from jeet.cli.functions import running, running_facts
 from jeet.cli.group import Group
-from jeet.cli.output import Done, Table, counted
-from jeet.errors import UsageError
+from jeet.cli.output import Done, Table, counted, quoted
+from jeet.errors import DeployError, UsageError
 
 if TYPE_CHECKING:
     from jeet.control.savepoints import Restored
@@ -84,15 +84,17 @@ class Savepoints(Group):
     def restore(
         self,
         name: Annotated[str, "the function"],
-        savepoint: Annotated[int, "as `jeet savepoints NAME` shows it"],
+        id_: Annotated[int, "of a savepoint, as `jeet savepoints NAME` shows it"],
         *,
         into: Annotated[str | None, "instead, make another function of this name that goes on from there"] = None,
         sink: Annotated[str | None, "the sink of that one; default: a stream of its own"] = None,
+        savepoint: Annotated[bool, "first keep what there is now in another one"] = True,
     ) -> Done:
         """Let a function go on from where a savepoint has it, with the version that it runs now.
 
         All of it comes back in one transaction; what came after it is gone, but for what was written to streams: that
-        stays there, and what is read again is written again. With --into, the function goes on as it is, and a second
+        stays there, and what is read again is written again. State and timers that there are now are kept in another
+        savepoint first, unless --no_savepoint says otherwise. With --into, the function goes on as it is, and a second
         one begins from the savepoint with the version that ran then. It reads the same sources, and for each stream
         that the first one writes, it has one of its own: OTHER.STREAM. docs/savepoints.md tells more.
         """
@@ -102,20 +104,23 @@ class Savepoints(Group):
         if into is None:
             if sink is not None:
                 raise UsageError("--sink is of the function that --into makes: give --into=OTHER, too")
-            done = savepoints.restore(self.db, name, savepoint, wait_s=wait_s)
-            message = f"restored {name} to savepoint {savepoint}"
+            done = savepoints.restore(self.db, name, id_, keep=savepoint, wait_s=wait_s)
+            message = f"restored {name} to savepoint {id_}"
         else:
-            done = savepoints.restore_into(self.db, name, savepoint, into, sink=sink, wait_s=wait_s)
-            message = f"made {into} version {done.version} from savepoint {savepoint} of {name}"
+            done = savepoints.restore_into(self.db, name, id_, into, sink=sink, wait_s=wait_s)
+            message = f"made {into} version {done.version} from savepoint {id_} of {name}"
         return self._restored(done, message)
 
     def _restored(self, done: Restored, message: str) -> Done:
+        if done.before is not None:
+            self.out.note(_way_back(done.name, done.before))
         for text in done.notes:
             self.out.note(f"note: {text}")
         facts = {
             "name": done.name,
             "version": done.version,
             "savepoint": done.savepoint,
+            "savepoint_before": done.before,
             "status": done.status,
             "events_again": done.again,
             "events_skipped": done.skipped,
@@ -136,15 +141,20 @@ class Savepoints(Group):
         *,
         to: Annotated[str, "earliest, latest, an offset, a time, or how long ago: 10m, 2h, 7d"],
         keep_state: Annotated[bool, "only move the positions; state, timers and dead letters stay"] = False,
+        savepoint: Annotated[bool, "first keep state and positions in a savepoint"] = True,
     ) -> Done:
         """Let a function read its sources from another place, beginning with nothing.
 
         State, timers, what is between stages and open dead letters go, in the same transaction. What it wrote stays,
-        and what it reads again it writes again.
+        and what it reads again it writes again. If it has state or timers, they are kept in a savepoint first, unless
+        --no_savepoint says otherwise.
         """
         from jeet.control.reset import reset
 
-        done = reset(self.db, name, _place(to), keep_state=keep_state, wait_s=self.settings.deploy_wait_s)
+        wait_s = self.settings.deploy_wait_s
+        done = reset(self.db, name, _place(to), keep_state=keep_state, savepoint=savepoint, wait_s=wait_s)
+        if done.savepoint is not None:
+            self.out.note(_way_back(name, done.savepoint))
         notes = []
         if done.again and done.outputs:
             notes.append(
@@ -174,6 +184,7 @@ class Savepoints(Group):
             "events_skipped": done.skipped,
             "state_entries": done.entries,
             "dead_letters": done.letters,
+            "savepoint": done.savepoint,
             "notes": notes,
             **running_facts(done.progress),
         }
@@ -207,9 +218,7 @@ class Savepoints(Group):
             "savepoint": found.savepoint,
         }
         if found.savepoint is not None:
-            self.out.note(
-                f"note: savepoint {found.savepoint} was taken: jeet restore {name} {found.savepoint} goes back to it"
-            )
+            self.out.note(_way_back(name, found.savepoint))
         if wait:
             rebuild.wait(self.db, name, self.out.note)
             return Done(f"rebuilt {name}" + (f" from {counted(found.events, 'event')}" if found.begun else ""), facts)
@@ -224,9 +233,19 @@ def _place(text: str) -> Start:
     from jeet.cli.when import since
     from jeet.control.spec import Start, parse_start
 
-    if re.fullmatch(r"\d+(ms|s|m|h|d)", text):
-        return Start("time", time=since(text, datetime.now(UTC)))
-    return parse_start(text, "jeet reset")
+    try:
+        if re.fullmatch(r"\d+(ms|s|m|h|d)", text):
+            return Start("time", time=since(text, datetime.now(UTC)))
+        return parse_start(text, "jeet reset")
+    except (DeployError, UsageError) as error:
+        raise UsageError(
+            f"--to is {quoted(text)}: use earliest, latest, an offset, a time such as 2026-01-31T12:00:00Z, or how long"
+            " ago: 10m, 2h, 7d"
+        ) from error
+
+
+def _way_back(name: str, savepoint: int) -> str:
+    return f"note: savepoint {savepoint} was taken: jeet restore {name} {savepoint} goes back to it"
 
 
 def _positions(positions: object) -> str:

@@ -14,8 +14,10 @@ import psycopg
 from jeet.control import stages
 from jeet.control.change import at_rest, change, fence
 from jeet.control.registry import Progress, find, no_function, one, rows, wait_until_running
+from jeet.control.savepoints import take_before
 from jeet.control.spec import Start
 from jeet.db.sql import query
+from jeet.errors import UsageError
 from jeet.ids import FunctionId
 from jeet.plan import StagePlan
 
@@ -39,18 +41,32 @@ class Reset:
     """streams that it writes to"""
     late: bool
     """it goes by event time, which does not go back: what it reads again may be late"""
+    savepoint: int | None
+    """taken before"""
     progress: Progress
 
 
-def reset(db: psycopg.Connection, name: str, to: Start, *, keep_state: bool = False, wait_s: float = 5.0) -> Reset:
-    """Read the sources from `to` on; with `keep_state` only the positions move."""
+def reset(
+    db: psycopg.Connection,
+    name: str,
+    to: Start,
+    *,
+    keep_state: bool = False,
+    savepoint: bool = True,
+    wait_s: float = 5.0,
+) -> Reset:
+    """Read the sources from `to` on; with `keep_state` only the positions move. Without `savepoint` none is taken."""
     known = one(db, "registry_id", {"name": name})
     if known is None:
         raise no_function(db, name)
     function = FunctionId(known["id"])
+    _check(db, function, name, to)
     with at_rest(db, function), change(db):
         row = find(db, name)
+        # What is being rebuilt is not whole, and one was taken before that began.
+        wanted = savepoint and not row["rebuilding"]
         fence(db, function)
+        made = take_before(db, function, "before a reset") if wanted else None
         db.execute("select jeet_internal.end_rebuild(%s)", (function,))
         plans = stages.stored(db, function, row["version"]).plans
         forgotten = None if keep_state else one(db, "control_forget_progress", {"function": function})
@@ -68,8 +84,22 @@ def reset(db: psycopg.Connection, name: str, to: Start, *, keep_state: bool = Fa
         letters=forgotten["letters"] if forgotten else 0,
         outputs=tuple(each["stream"] for each in row["spec"].get("outputs") or [] if each.get("stream")),
         late=keep_state and again > 0 and any(plan.timed for plan in plans),
+        savepoint=made,
         progress=progress,
     )
+
+
+def _check(db: psycopg.Connection, function: FunctionId, name: str, to: Start) -> None:
+    """UsageError if there is no such place: all that waits would be passed by, and state be lost, by a slip."""
+    plans = stages.stored(db, function, find(db, name)["version"]).plans
+    names = sorted({each.stream for plan in plans for each in plan.inputs if not each.internal and not each.table})
+    end = one(db, "reset_bounds", {"names": names})
+    assert end is not None
+    remedy = "nothing was changed; --to=latest passes by all that is there"
+    if to.offset is not None and to.offset > end["head"]:
+        raise UsageError(f"offset {to.offset} is past the end of {', '.join(names)}, {end['head']}: {remedy}")
+    if to.time is not None and to.time > end["now"]:
+        raise UsageError(f"{to.time:%Y-%m-%d %H:%M:%S} UTC is in the future: {remedy}")
 
 
 def _move(

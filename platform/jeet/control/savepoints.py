@@ -62,6 +62,8 @@ class Restored:
     """streams that it created"""
     notes: tuple[str, ...]
     progress: Progress
+    before: int | None = None
+    """savepoint taken before"""
 
 
 def take(db: psycopg.Connection, name: str, why: str) -> Savepoint:
@@ -108,8 +110,11 @@ def drop(db: psycopg.Connection, name: str, savepoint: int) -> None:
         raise _no_savepoint(name, savepoint)
 
 
-def restore(db: psycopg.Connection, name: str, savepoint: int, *, wait_s: float = 5.0) -> Restored:
-    """Let a function go on from where a savepoint has it, with the version that it runs now."""
+def restore(db: psycopg.Connection, name: str, savepoint: int, *, keep: bool = True, wait_s: float = 5.0) -> Restored:
+    """Let a function go on from where a savepoint has it, with the version that it runs now.
+
+    With `keep`, what there is before is kept in another, unless it is being rebuilt, and so not whole.
+    """
     row = one(db, "registry_id", {"name": name})
     if row is None:
         raise no_function(db, name)
@@ -126,6 +131,7 @@ def restore(db: psycopg.Connection, name: str, savepoint: int, *, wait_s: float 
                 f" --reset first, or jeet restore {name} {savepoint} --into=OTHER"
             )
         fence(db, function)
+        kept = take_before(db, function, "before a restore") if keep and not found["rebuilding"] else None
         again, skipped = _places(db, function, name, savepoint)
         gone = _unrestorable(db, function, savepoint)
         moves = comparison.moves
@@ -140,7 +146,7 @@ def restore(db: psycopg.Connection, name: str, savepoint: int, *, wait_s: float 
         )
     if status == "paused":
         notes.append(f"it is paused; jeet resume {name} starts it")
-    return Restored(name, found["version"], savepoint, status, again, skipped, (), tuple(notes), progress)
+    return Restored(name, found["version"], savepoint, status, again, skipped, (), tuple(notes), progress, kept)
 
 
 def restore_into(
