@@ -85,13 +85,14 @@ def test_a_reset_says_what_will_happen_again(said: Said) -> None:
 
 
 def test_a_rebuild_says_how_far_it_is(said: Said, db: psycopg.Connection) -> None:
+    assert said("rebuild", "f", "--progress") == (0, "f is not being rebuilt", "")
     assert said("rebuild", "f") == (0, "rebuilding f from 4 events", "")
     assert said("rebuild", "f")[1] == "f is being rebuilt: settle, 0 events to go"
     assert db.execute("select jeet_internal.advance_rebuilds()").fetchone() == (1,)
-    assert said("rebuild", "f")[1] == "f is being rebuilt: replay, 4 events to go"
+    assert said("rebuild", "f", "--progress")[1] == "f is being rebuilt: replay, 4 events to go"
     assert "running, being rebuilt (replay)" in said("show", "f")[1]
     db.execute("update jeet_internal.checkpoint set next_offset = stop_at")
-    assert said("rebuild", "f", "--wait")[1] == "rebuilt f"
+    assert said("rebuild", "f", "--progress", "--wait")[1] == "rebuilt f"
     assert said("savepoint", "f")[0] == 0
 
 

@@ -198,17 +198,26 @@ class Savepoints(Group):
         outputs: Annotated[bool, "send what is made once more"] = False,
         partial: Annotated[bool, "also if retention has taken the first events"] = False,
         wait: Annotated[bool, "until it is over"] = False,
+        progress: Annotated[bool, "begin nothing; say how far one is that was begun, or wait for that"] = False,
     ) -> Done:
         """Build a function's state again from its sources, and then go on; nothing is sent a second time.
 
         Sources stand still, what had been read goes through, and then all of it is processed again with the version
-        that runs, from the first event in the log up to there. It goes on by itself, whoever dies; given once more, the
-        command says how far it is. Other functions go on. A savepoint is taken before: jeet restore ends a rebuild.
+        that runs, from the first event in the log up to there. It goes on by itself, whoever dies; --progress says how
+        far it is. Other functions go on. A savepoint is taken before: jeet restore ends a rebuild.
         docs/savepoints.md tells what counts as sent.
         """
         from jeet.control import rebuild
 
-        found = rebuild.rebuild(self.db, name, outputs=outputs, partial=partial)
+        if progress:
+            if outputs or partial:
+                raise UsageError("--progress begins nothing, so it takes neither --outputs nor --partial")
+            under_way = rebuild.progress(self.db, name)
+            if under_way is None:
+                return Done(f"{name} is not being rebuilt", {"name": name, "phase": None})
+            found = under_way
+        else:
+            found = rebuild.rebuild(self.db, name, outputs=outputs, partial=partial)
         facts = {
             "name": name,
             "phase": found.phase,

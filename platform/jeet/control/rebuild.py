@@ -65,6 +65,12 @@ def rebuild(db: psycopg.Connection, name: str, *, outputs: bool = False, partial
     return Rebuilding(name, begun.phase, True, events, begun.begun_at, savepoint)
 
 
+def progress(db: psycopg.Connection, name: str) -> Rebuilding | None:
+    """How far a rebuild is; None: there is none."""
+    row = find(db, name)
+    return _progress(db, FunctionId(row["id"]), name) if row["rebuilding"] else None
+
+
 def wait(db: psycopg.Connection, name: str, tell: Callable[[str], None]) -> None:
     """Until it is over; `tell` hears how it fares."""
     row = one(db, "registry_id", {"name": name})

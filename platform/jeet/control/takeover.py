@@ -62,8 +62,8 @@ def settle(
     """
     if existing["rebuilding"]:
         raise DeployError(
-            f"{where}: {name} is being rebuilt: wait until that is over (jeet rebuild {name} tells how far it is), or"
-            f" end it by jeet restore {name} or jeet reset {name}"
+            f"{where}: {name} is being rebuilt: wait until that is over (jeet rebuild {name} --progress tells how far"
+            f" it is), or end it by jeet restore {name} or jeet reset {name}"
         )
     before = stages.stored(db, function, existing["version"])
     comparison = compare(before.signatures, chosen.signatures)
