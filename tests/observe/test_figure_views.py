@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 import psycopg
@@ -10,6 +11,7 @@ from psycopg.rows import dict_row
 from psycopg.types.json import Jsonb
 
 from house.deployed import deploy
+from jeet.db.sql import query
 
 FIGURES = {
     "events": 0,
@@ -132,6 +134,12 @@ def test_minutes_become_hours_and_nothing_is_lost(db: psycopg.Connection, worker
         db, "select span_s, sum(events)::int as n, max(slowest_s) as s from jeet_internal.task_figures group by 1"
     )
     assert {row["span_s"]: (row["n"], row["s"]) for row in spans} == {60: (10, 0.01), 3600: (420, 0.15)}
+
+
+def test_a_look_at_the_last_minutes_of_history_reads_no_others(db: psycopg.Connection) -> None:
+    db.execute("set enable_seqscan = off")  # what the planner may do, not what a small table makes it do
+    plan = db.execute(f"explain {query('overview_history')}".encode(), {"minutes": 30}).fetchall()
+    assert re.search(r"Index Cond: \(\(span_s = .*\) AND \(at >= ", "\n".join(line for (line,) in plan))
 
 
 def test_history_tells_how_far_behind_a_function_was_even_if_it_did_nothing(
