@@ -217,6 +217,18 @@ def test_diagnosis_tells_what_is_wrong_and_nothing_else(database_url: str, db: p
     }
     assert found["partition 1 of totals is halted"] == "TypeError: x"
     assert "RangeError: y" in found["1 open dead letter of totals"]
+    db.execute(
+        "with s as (insert into jeet_internal.stream (name, partitions, internal, over_lag)"
+        "           values ('totals/next', 4, true, true) returning id),"
+        "     b as (update jeet_internal.stage g set outputs = g.outputs || s.id from s),"
+        "     a as (insert into jeet_internal.stage (function_id, version, stage, inputs, outputs)"
+        "           select 1, 1, 1, array[s.id], array[null]::int[] from s)"
+        " insert into jeet_internal.task (function_id, version, stage, partition, status) values (1, 1, 1, 3, 'halted')"
+    )
+    found = dict(rows(db, "select observation, evidence from jeet.diagnosis"))
+    assert found["partition 3 of totals is halted"].endswith(
+        "; too much waits behind it: stage 0 stands still in all partitions"
+    )
     actions = [action for (action,) in rows(db, "select action from jeet.diagnosis")]
     assert any(action.endswith("jeet dlq redrive totals --all") for action in actions)
     db.execute("update jeet_internal.worker set heartbeat_at = now() - interval '1 minute'")
