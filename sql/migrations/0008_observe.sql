@@ -35,7 +35,7 @@ create index task_figures_age on jeet_internal.task_figures (span_s, at);
 create table jeet_internal.hot_key (
     task_id       int not null,
     stream_id     int not null,
-    key           text collate "C" not null,             -- cut with a mark if it is long
+    key           text collate "C" not null,             -- whole: a key has 1,024 bytes at most
     share         real not null,                         -- of the task's events of this input
     share_error   real not null,
     sandbox_share real,                                  -- of the task's time in the sandbox; null: too little of it was seen
