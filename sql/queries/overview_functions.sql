@@ -1,5 +1,5 @@
 -- Each function with its rates: what comes from outside of it, what all its stages still have to do.
-select f.name as function, f.version, f.status, f.source, f.sink, coalesce(l.tasks, 0) as tasks, coalesce(l.owned, 0) as owned,
+select f.name as function, f.version, f.status, f.under_way, f.source, f.sink, coalesce(l.tasks, 0) as tasks, coalesce(l.owned, 0) as owned,
        r.arrival_per_s, r.processed_per_s, coalesce(l.lag, 0) as lag, l.oldest_age, r.drain_s, r.share_sandbox, r.share_database,
        d.open as dead_letters
   from jeet.functions f

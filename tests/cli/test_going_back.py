@@ -91,6 +91,7 @@ def test_a_rebuild_says_how_far_it_is(said: Said, db: psycopg.Connection) -> Non
     assert db.execute("select jeet_internal.advance_rebuilds()").fetchone() == (1,)
     assert said("rebuild", "f", "--progress")[1] == "f is being rebuilt: replay, 4 events to go"
     assert "running, being rebuilt (replay)" in said("show", "f")[1]
+    assert db.execute("select status, under_way from jeet.functions").fetchone() == ("running", "rebuilding")
     db.execute("update jeet_internal.checkpoint set next_offset = stop_at")
     assert said("rebuild", "f", "--progress", "--wait")[1] == "rebuilt f"
     assert said("savepoint", "f")[0] == 0

@@ -192,7 +192,7 @@ def test_a_second_function_goes_on_from_a_savepoint_and_writes_to_no_stream_of_t
     done = savepoints.restore_into(db, "f", made.id, "g", wait_s=0)
     assert done.streams == ("g.out",)
     assert "g.out for out" in done.notes[0]
-    assert "1 open dead letters stay with f" in done.notes[1]
+    assert "open dead letters (1) stay with f" in done.notes[1]
     made_id = db.execute("select id from jeet_internal.function where name = 'g'").fetchone()[0]  # type: ignore[index]
     twin = stands(db, made_id)
     assert twin[1:] == before[1:]

@@ -245,8 +245,13 @@ def test_a_lost_worker_is_told_while_its_tasks_are_not_taken_over_and_for_some_m
     def told() -> bool:
         return any("was lost" in text for (text,) in rows(db, "select observation from jeet.diagnosis"))
 
+    assert not told()  # as no worker is left, that is what is told
+    db.execute(
+        "insert into jeet_internal.worker (host, pid, version, backend_pid, backend_start)"
+        " values ('h', 2, '1', 2, now())"
+    )
     assert told()
-    db.execute("update jeet_internal.worker set heartbeat_at = now() - interval '6 minutes'")
+    db.execute("update jeet_internal.worker set heartbeat_at = now() - interval '6 minutes' where id = 1")
     assert not told()
     db.execute("update jeet_internal.task set worker_id = 1 where partition = 0")
     assert told()

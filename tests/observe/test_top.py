@@ -137,7 +137,8 @@ NOW = datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC)
 
 def function(name: str, **more: Any) -> dict[str, Any]:
     return {
-        "function": name, "version": 1, "status": "running", "source": "in", "sink": None, "tasks": 8, "owned": 8,
+        "function": name, "version": 1, "status": "running", "under_way": None, "source": "in", "sink": None,
+        "tasks": 8, "owned": 8,
         "arrival_per_s": 12.5, "processed_per_s": 1234.5, "lag": 0, "oldest_age": None, "drain_s": 0,
         "share_sandbox": 0.25, "share_database": None, "dead_letters": 0, **more,
     }  # fmt: skip
@@ -177,18 +178,42 @@ def test_a_frame_fits_whatever_there_is(width: int, height: int | None) -> None:
     assert not any("\x1b" in line.text for line in lines)
     if height == 24:
         assert len(lines) <= 24
-        assert sum("more" in line.text for line in lines) == 2
+        assert sum("more" in line.text for line in lines) == 3
     if height is None:
         assert sum("more" in line.text for line in lines) == 0
 
 
 def test_a_frame_tells_the_worst_in_red_and_counts_findings() -> None:
-    lines = frame(seen(findings=[Finding("r", "no coordinator leads", "c", "e", "a")] * 5), 80)
+    lines = frame(seen(findings=[Finding("r", "no coordinator leads", "c", "e", "a")] * 5), 80, 24)
     assert [line.text for line in lines if line.style == "red"] == [
         "jeet doctor: 5 findings",
         *["  no coordinator leads"] * 3,
     ]
+    assert "  … and 2 more: jeet doctor" in [line.text for line in lines]
     assert [line.style for line in frame(seen(), 80) if "doctor" in line.text] == ["green"]
+
+
+@pytest.mark.parametrize(
+    ("facts", "status", "caught_up"),
+    [
+        ({}, "running", "0.0s"),
+        ({"lag": 9, "drain_s": 90, "oldest_age": timedelta(minutes=1)}, "running", "1m 30s"),
+        ({"lag": 9, "drain_s": None, "oldest_age": timedelta(minutes=1)}, "running", "never"),
+        ({"lag": 9, "drain_s": None, "oldest_age": timedelta(seconds=0.1)}, "running", "-"),  # it keeps up
+        ({"lag": 9, "drain_s": None, "under_way": "rebuilding", "oldest_age": timedelta(days=1)}, "rebuilding", "-"),
+        ({"status": "failed", "under_way": "draining"}, "failed", "0.0s"),
+    ],
+)
+def test_a_function_s_row_says_what_it_does_and_when_it_has_caught_up(
+    facts: dict[str, Any], status: str, caught_up: str
+) -> None:
+    (row,) = (line.text for line in frame(seen(functions=[function("f") | facts]), 200) if line.text.startswith("f "))
+    oldest = row.split(status)[1]
+    assert f" {caught_up} " in oldest.replace(" 25%", " ")
+
+
+def test_a_frame_without_a_function_says_so() -> None:
+    assert ": no function, 0 events wait" in frame(seen(functions=[]), 80)[0].text
 
 
 def test_history_is_drawn_in_relation_to_its_highest() -> None:

@@ -13,6 +13,9 @@ from jeet.observe.overview import Overview, Row
 Style = Literal["", "bold", "dim", "red", "green"]
 BARS = "▁▂▃▄▅▆▇█"
 NARROWEST = 60
+_MOST_FINDINGS = 3
+_KEEPS_UP = timedelta(seconds=5)
+"""events that wait for less than this are under way, and tell of no backlog"""
 
 
 @dataclass(frozen=True)
@@ -33,7 +36,7 @@ class _Column:
 def frame(overview: Overview, width: int, height: int | None = None) -> list[Line]:
     """The worst first. `height`: what does not fit is counted in a line; None: all of it."""
     width = max(width, NARROWEST)
-    head = [*_headline(overview), *_doctor(overview), Line("")]
+    head = [*_headline(overview), *_doctor(overview, all_of_it=height is None), Line("")]
     workers = _table(_WORKERS, [_worker(row) for row in overview.workers], [_alarm(row) for row in overview.workers])
     functions = _functions(overview, width)
     behind = _table(_PARTITIONS, [_partition(row) for row in overview.partitions])
@@ -51,7 +54,8 @@ def _headline(overview: Overview) -> list[Line]:
     running = sum(row["status"] == "running" for row in overview.workers)
     tasks = sum(row["tasks"] for row in overview.functions)
     led = "led by a coordinator" if overview.is_led else "no coordinator leads"
-    run = f"{counted(len(overview.functions), 'function')} in {counted(tasks, 'task')}"
+    functions = len(overview.functions)
+    run = f"{counted(functions, 'function')} in {counted(tasks, 'task')}" if functions else "no function"
     waits = f"{counted(overview.waiting, 'event')} wait{'s' if overview.waiting == 1 else ''}"
     return [
         Line(f"jeet at {overview.at:%H:%M:%S} UTC: {run}, {waits}", "bold"),
@@ -59,12 +63,16 @@ def _headline(overview: Overview) -> list[Line]:
     ]
 
 
-def _doctor(overview: Overview) -> list[Line]:
-    if not overview.findings:
+def _doctor(overview: Overview, *, all_of_it: bool) -> list[Line]:
+    findings = overview.findings
+    if not findings:
         return [Line("jeet doctor: healthy", "green")]
+    shown = findings if all_of_it or len(findings) <= _MOST_FINDINGS + 1 else findings[:_MOST_FINDINGS]
+    left = len(findings) - len(shown)
     return [
-        Line(f"jeet doctor: {counted(len(overview.findings), 'finding')}", "red"),
-        *(Line(f"  {finding.observation}", "red") for finding in overview.findings[:3]),
+        Line(f"jeet doctor: {counted(len(findings), 'finding')}", "red"),
+        *(Line(f"  {finding.observation}", "red") for finding in shown),
+        *([Line(f"  … and {left} more: jeet doctor", "dim")] if left else []),
     ]
 
 
@@ -90,7 +98,7 @@ def _functions(overview: Overview, width: int) -> list[Line]:
 
 _FUNCTIONS = (
     _Column("FUNCTION", 16, right=False),
-    _Column("STATUS", 7, right=False),
+    _Column("STATUS", 10, right=False),
     _Column("IN/S", 7),
     _Column("DONE/S", 7),
     _Column("WAITING", 8),
@@ -123,15 +131,26 @@ _PARTITIONS = (
 def _function(row: Row) -> list[str]:
     return [
         row["function"],
-        row["status"],
+        row["under_way"] if row["under_way"] and row["status"] == "running" else row["status"],
         _rate(row["arrival_per_s"]),
         _rate(row["processed_per_s"]),
         _number(row["lag"]),
         _span(row["oldest_age"]),
-        "never" if row["drain_s"] is None and row["lag"] else _span(timedelta(seconds=row["drain_s"] or 0)),
+        _caught_up_in(row),
         _share(row["share_sandbox"]),
         _share(row["share_database"]),
     ]
+
+
+def _caught_up_in(row: Row) -> str:
+    if row["drain_s"] is not None:
+        return _span(timedelta(seconds=row["drain_s"]))
+    if not row["lag"]:
+        return _span(timedelta())
+    # What stands still, what nobody has measured yet, and what keeps up, tell nothing of a backlog.
+    if row["under_way"] or row["processed_per_s"] is None or (row["oldest_age"] or timedelta()) < _KEEPS_UP:
+        return "-"
+    return "never"
 
 
 def _worker(row: Row) -> list[str]:

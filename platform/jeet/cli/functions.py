@@ -350,7 +350,7 @@ def _done(result: Changed, words: str) -> Done:
 def running(progress: Progress) -> str:
     """How many tasks run what they should, and why not all."""
     if progress.complete:
-        return f"{progress.tasks} of {progress.tasks} tasks run it"
+        return f"{progress.tasks} of {counted(progress.tasks, 'task')} run{'s' if progress.tasks == 1 else ''} it"
     if progress.workers == 0:
         return "no worker is running: its tasks start when one does (jeet worker)"
     if not progress.coordinator:
@@ -363,7 +363,7 @@ def running(progress: Progress) -> str:
         for stage in stages
     )
     return (
-        f"{progress.tasks - len(progress.missing)} of {progress.tasks} tasks run it; not yet: {missing}"
+        f"{progress.tasks - len(progress.missing)} of {counted(progress.tasks, 'task')} run it; not yet: {missing}"
         " (jeet status tells more)"
     )
 

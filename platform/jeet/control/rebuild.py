@@ -101,7 +101,7 @@ def _check(
     held = rows(db, "rebuild_letters", {"function": function})
     if held and held[0]["open"] and not outputs:
         raise UsageError(
-            f"{name} has {held[0]['open']} open dead letters: should their events go well this time, what they make"
+            f"{name} has open dead letters ({held[0]['open']}): should their events go well this time, what they make"
             f" would not be sent; jeet dlq redrive or drop them first (jeet dlq list {name})"
         )
 

@@ -142,7 +142,7 @@ def restore(db: psycopg.Connection, name: str, savepoint: int, *, keep: bool = T
     notes = [*_written_again(name, found["spec"], again)]
     if gone:
         notes.append(
-            f"{gone} dead letters of events between stages could not be restored: those streams were made anew"
+            f"dead letters of events between stages ({gone}) could not be restored: those streams were made anew"
         )
     if status == "paused":
         notes.append(f"it is paused; jeet resume {name} starts it")
@@ -180,7 +180,7 @@ def restore_into(
         told = ", ".join(f"{new} for {old}" for old, new in made.renamed.items() if new != old)
         notes.append(f"it writes to streams of its own: {told}")
     if point["letters"]:
-        notes.append(f"{point['letters']} open dead letters stay with {name}")
+        notes.append(f"open dead letters ({point['letters']}) stay with {name}")
     progress = wait_until_running(db, function, wait_s)
     return Restored(other, version, savepoint, "running", again, 0, tuple(made.created), tuple(notes), progress)
 

@@ -90,7 +90,7 @@ def settle(
     row = one(db, "registry_open_letters", {"function": function, "stages": gone})
     if row is not None and row["open"]:
         raise DeployError(
-            f"{name} has {row['open']} open dead letters in stages that this version does not have, and they would go"
+            f"{name} has open dead letters ({row['open']}) in stages that this version does not have, and they would go"
             f" with them: jeet dlq redrive or drop them first (jeet dlq list {name}), or use --reset"
         )
     return comparison
