@@ -99,7 +99,8 @@ create table jeet_internal.function (
     hold_ttl    boolean not null default true,           -- state's clock stands still while a task has no owner
     created_at  timestamptz not null default now(),
     deployed_at timestamptz not null default now(),
-    draining    boolean not null default false           -- sources stand still, event time is at its end: another graph is to take over
+    draining    boolean not null default false,          -- sources stand still, event time is at its end: another graph is to take over
+    rebuild_failed text                                  -- why its last rebuild ended before its time, with nothing changed
 );
 
 create table jeet_internal.function_version (
@@ -335,7 +336,8 @@ create table jeet_internal.rebuild (
     stages      int[] not null,                          -- each after those that write what it reads
     closing     int not null default 0,                  -- how many of these have come to the event time that they had
     outputs     boolean not null,                        -- what is made of events that are processed again is sent again
-    begun_at    timestamptz not null default clock_timestamp()
+    begun_at    timestamptz not null default clock_timestamp(),
+    partial     boolean not null default false           -- it may begin with the first events that there are, though others are gone
 );
 
 -- Timers by the clock on the wall that were pending when it began its replay: they fire once it is over, in place of what the

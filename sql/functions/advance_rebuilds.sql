@@ -4,6 +4,7 @@
 --
 --   settle   sources stand still; what had been read goes through all stages, and is sent as ever. Then, and only then, all
 --            that was made of events before the place where sources stand has been sent.
+--            Should something be gone by then that the replay needs, it ends here, with nothing changed (why_end_rebuild).
 --   replay   state and event time have begun anew, and sources are read from their beginning up to that place. What stages
 --            hand on to one another is handed on; what leaves the function is not. No task's clock comes further than it was,
 --            and no timer by the clock on the wall fires: those that were pending are kept for afterwards (end_rebuild).
@@ -15,6 +16,7 @@ declare
     v_one   jeet_internal.rebuild;
     v_lock  text := current_setting('lock_timeout');
     v_moved int := 0;
+    v_why   text;
 begin
     for v_one in
         select r.* from jeet_internal.rebuild r
@@ -34,7 +36,12 @@ begin
                 raise exception 'something came in between' using errcode = 'object_in_use';
             end if;
 
-            if v_one.phase = 'settle' then
+            v_why := case when v_one.phase = 'settle' then jeet_internal.why_end_rebuild(v_one) end;
+            if v_why is not null then
+                perform jeet_internal.end_rebuild(v_one.function_id);
+                update jeet_internal.function set rebuild_failed = v_why where id = v_one.function_id;
+                raise warning 'a rebuild has ended, and changed nothing: %', v_why;
+            elsif v_one.phase = 'settle' then
                 update jeet_internal.task set clock_limit = coalesce(clock, '-infinity') where function_id = v_one.function_id;
                 insert into jeet_internal.kept_timer (task_id, operator, key, name, at, begun, attempts)
                 select r.task_id, r.operator, r.key, r.name, r.at, r.begun, r.attempts

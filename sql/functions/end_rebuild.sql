@@ -15,6 +15,7 @@ create or replace function jeet_internal.end_rebuild(p_function int) returns voi
         on conflict (task_id, operator, key, name) do update  -- the replay gave it an event time
        set at = excluded.at, wall = true, begun = excluded.begun, attempts = excluded.attempts;
     delete from jeet_internal.rebuild where function_id = p_function;
+    update jeet_internal.function set rebuild_failed = null where id = p_function and rebuild_failed is not null;
     update jeet_internal.checkpoint c set stop_at = null
       from jeet_internal.task t
      where t.function_id = p_function and c.task_id = t.id and c.stop_at is not null;

@@ -1,5 +1,5 @@
 select f.id, f.name, f.version, f.status, f.created_at, f.deployed_at, f.hold_ttl, v.filename, v.source, v.spec, v.plugin_hash, v.digest,
-       f.draining, (select r.phase from jeet_internal.rebuild r where r.function_id = f.id) as rebuilding,
+       f.draining, (select r.phase from jeet_internal.rebuild r where r.function_id = f.id) as rebuilding, f.rebuild_failed,
        array(select s.name
                from jeet_internal.stage g
               cross join unnest(g.outputs) with ordinality o(id, place)

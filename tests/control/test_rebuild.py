@@ -12,7 +12,7 @@ from control.actors import workers
 from control.test_restore import MINUTE, busy, publish, set_timer, stands
 from control.test_stages import DeployGraph, deploy_graph, kept, tasks, windowed
 from jeet.control import lifecycle, savepoints
-from jeet.control.rebuild import rebuild
+from jeet.control.rebuild import rebuild, wait
 from jeet.control.reset import reset
 from jeet.control.spec import Start
 from jeet.errors import DeployError, UsageError
@@ -148,3 +148,34 @@ def test_a_restore_or_a_reset_ends_a_rebuild(db: psycopg.Connection, through: No
     rebuild(db, "f")
     lifecycle.delete(db, "f")
     assert phase(db) is None
+
+
+@pytest.mark.parametrize(
+    ("spoil", "partial", "why"),
+    [
+        (
+            "update jeet_internal.head set first_offset = 2 where stream_id = 1 and partition = 1",
+            False,
+            "first 2 events",
+        ),
+        ("update jeet_internal.head set first_offset = 2 where stream_id = 1 and partition = 1", True, None),
+        ("update jeet_internal.dead_letter set status = 'open'", False, "1 dead letters of f are open.*redrive"),
+    ],
+)
+def test_a_rebuild_that_cannot_be_right_any_more_ends_before_it_forgets_anything(
+    db: psycopg.Connection, through: None, spoil: str, partial: bool, why: str | None
+) -> None:
+    before = stands(db)[:-1]
+    rebuild(db, "f", partial=partial)
+    db.execute(spoil)
+    if why is None:
+        assert (advance(db), phase(db)) == (1, "replay")
+        return
+    with pytest.raises(DeployError, match=f"rebuild of f has ended, and changed nothing: .*{why}"):
+        wait(db, "f", print)
+    assert phase(db) is None
+    assert stands(db)[:-1] == before
+    failed = "select rebuild_failed is not null from jeet_internal.function"
+    assert db.execute(failed).fetchone() == (True,)
+    reset(db, "f", Start("latest"), keep_state=True, wait_s=0)
+    assert db.execute(failed).fetchone() == (False,)

@@ -151,6 +151,8 @@ class Functions(Group):
             if found.draining
             else f"{found.status}, being rebuilt ({found.rebuilding})"
             if found.rebuilding
+            else f"{found.status}; its rebuild ended, and changed nothing: {found.rebuild_failed}"
+            if found.rebuild_failed
             else found.status,
             "source": spec.get("source"),
             "sink": spec.get("sink"),

@@ -20,7 +20,7 @@ from jeet.control.change import change, fence
 from jeet.control.registry import find, one, rows
 from jeet.control.savepoints import take_before
 from jeet.db.sql import query
-from jeet.errors import UsageError
+from jeet.errors import DeployError, UsageError
 from jeet.ids import FunctionId
 from jeet.plan import StagePlan
 
@@ -60,7 +60,8 @@ def rebuild(db: psycopg.Connection, name: str, *, outputs: bool = False, partial
         fence(db, function)
         events = _events(db, function, name, partial=partial)
         order = _order(stages.stored(db, function, row["version"]).plans)
-        db.execute(query("rebuild_begin"), {"function": function, "stages": order, "outputs": outputs})
+        values = {"function": function, "stages": order, "outputs": outputs, "partial": partial}
+        db.execute(query("rebuild_begin"), values)
         begun = _progress(db, function, name)
     return Rebuilding(name, begun.phase, True, events, begun.begun_at, savepoint)
 
@@ -72,7 +73,7 @@ def progress(db: psycopg.Connection, name: str) -> Rebuilding | None:
 
 
 def wait(db: psycopg.Connection, name: str, tell: Callable[[str], None]) -> None:
-    """Until it is over; `tell` hears how it fares."""
+    """Until it is over; `tell` hears how it fares. DeployError if it ended before it had begun anew."""
     row = one(db, "registry_id", {"name": name})
     told_at = time.monotonic()
     while row is not None and one(db, "rebuild_progress", {"function": row["id"]}) is not None:
@@ -82,6 +83,10 @@ def wait(db: psycopg.Connection, name: str, tell: Callable[[str], None]) -> None
             now = _progress(db, FunctionId(row["id"]), name)
             tell(f"rebuilding {name}: {now.phase}, {now.events:,} events to go")
         time.sleep(_POLL_S)
+    if row is not None:
+        failed = db.execute("select rebuild_failed from jeet_internal.function where id = %s", (row["id"],)).fetchone()
+        if failed is not None and failed[0] is not None:
+            raise DeployError(f"the rebuild of {name} has ended, and changed nothing: {failed[0]}")
 
 
 def _progress(db: psycopg.Connection, function: FunctionId, name: str) -> Rebuilding:

@@ -118,6 +118,8 @@ class Shown:
     """its sources stand still until another version takes over"""
     rebuilding: str | None
     """the phase in which its state is built again; None: it is not"""
+    rebuild_failed: str | None
+    """why its last rebuild ended before its time, with nothing changed"""
     outputs: tuple[str, ...]
     collections: tuple[CollectionShown, ...]
     tasks: tuple[TaskShown, ...]
