@@ -14,6 +14,9 @@ with mine as materialized (
       join jeet_internal.stage g using (function_id, version, stage)
      where exists (select from jeet_internal.stream o
                     where o.id = any (g.outputs) and not o.in_cycle and (o.internal or o.max_lag is not null)
+                      -- A rebuild sends others nothing (acquire_tasks), so it waits for none of them.
+                      and (o.internal or not exists (select from jeet_internal.rebuild r where r.function_id = m.function_id
+                                                        and r.phase <> 'settle' and not r.outputs))
                       and jeet_internal.stream_lag(o.id) > case when o.internal then $2::bigint else o.max_lag end)
 )
 select m.id as task_id, m.epoch, m.worker_id,

@@ -33,7 +33,7 @@ class Publisher(threading.Thread):
         slow = self.number % 4 == 0
         count = 0
         with psycopg.connect(self.url) as db:
-            while time.monotonic() < self.ends_at:
+            while time.monotonic() < self.ends_at or len(self.committed) < 4:
                 names = [f"{self.number}-{count + i}" for i in range(self.random.randint(1, 4))]
                 count += len(names)
                 try:

@@ -49,8 +49,9 @@ def count_commit(turn: Turn) -> None:
     figures.batches += 1
     processed = result.processed if isinstance(result, BatchResult) else 1
     if isinstance(result, BatchResult):
-        outputs = turn.task.lease.outputs
-        figures.outputs += sum(group.count for group in result.outputs if outputs[group.stream] is not None)
+        lease = turn.task.lease
+        written = [stream is not None and stream not in lease.muted for stream in lease.outputs]
+        figures.outputs += sum(group.count for group in result.outputs if written[group.stream])
         figures.memory_bytes = result.memory_bytes
         figures.cut += processed < events.batch.count
     if turn.kind == "timers":
