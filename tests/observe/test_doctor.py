@@ -154,15 +154,17 @@ def test_a_watermark_that_stalls(clinic: Clinic) -> None:
     quiet = next(key for key, partition in partition_of.items() if partition == 1)
     clinic.publish("quiet_in", json.dumps({"k": quiet, "j": 1, "at": 1_000}))
     at = 10_000
+    seen: list[doctor.Finding] = []
 
     def flows() -> bool:
         nonlocal at
         at += 1000
         clinic.publish("quiet_in", *(json.dumps({"k": flowing, "j": j, "at": at}) for j in range(8)))
-        return [finding.rule for finding in clinic.findings(watermark_s=1)] == ["watermark_stalled"]
+        seen[:] = clinic.findings(watermark_s=1)
+        return [finding.rule for finding in seen] == ["watermark_stalled"]
 
     wait_for(flows, "event time that stands still")
-    (found,) = clinic.findings(watermark_s=1)
+    (found,) = seen
     assert (found.figures["function"], found.figures["stage"]) == ("windows", 1)
     assert found.figures["held_by"] == "stage 0 partition 1"
     clinic.delete("windows")

@@ -101,6 +101,7 @@ def test_top_ends_with_130_on_ctrl_c(clinic: Clinic) -> None:
     try:
         terminal.until(lambda text: "q quits" in text)
         terminal.process.send_signal(signal.SIGINT)
+        terminal.until(lambda _: terminal.process.poll() is not None)  # a terminal goes on taking what is written
         assert terminal.process.wait(10) == 130
     finally:
         terminal.close()

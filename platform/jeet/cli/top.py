@@ -68,4 +68,4 @@ def _keys() -> Iterator[Callable[[float], str]]:
         tty.setcbreak(sys.stdin)  # Ctrl-C still interrupts
         yield key
     finally:
-        termios.tcsetattr(sys.stdin, termios.TCSADRAIN, before)
+        termios.tcsetattr(sys.stdin, termios.TCSANOW, before)
