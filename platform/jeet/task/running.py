@@ -381,7 +381,8 @@ class RunningTask:
     def _committed_time(self, turn: Turn, effects: Effects, time: TaskTime) -> None:
         time.committed_ms = effects.clock_ms
         if turn.kind == "timers":
-            self.timers_size = min(self.most_events, 2 * self.timers_size)
+            # Of those on record each fires alone after a crash: no more of them at once.
+            self.timers_size = min(TIMERS if self.timers_recorded else self.most_events, 2 * self.timers_size)
             self.timer_trial = _NO_TRIAL
             if turn.next_due is not None and len(effects.fired) == (turn.events.batch.count if turn.events else 0):
                 time.next_event_ms, time.next_wall_ms = turn.next_due
