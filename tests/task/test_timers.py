@@ -15,6 +15,7 @@ from jeet.sandbox.call import BatchInput, BatchResult, Fault, GuestTrap, TimerSe
 from jeet.task.commit import LeaseLost, commit
 from jeet.task.effects import Effects, Timer
 from jeet.task.retry import OnError
+from jeet.task.running import TIMERS
 from task.rows import Deployed, deploy_by_hand
 from task.test_lane import Guest, until
 from task.timed import (
@@ -278,3 +279,28 @@ async def test_another_epoch_or_a_timer_that_is_not_there_keeps_a_firing_from_be
         assert clock(db, deployed.tasks[0]) == (200, 200)
     finally:
         data.terminate()
+
+
+@pytest.mark.parametrize(("crashes", "most"), [(0, 1000), (1, TIMERS)])
+async def test_pieces_of_timers_grow_while_all_is_well_but_stay_small_where_they_are_on_record(
+    database_url: str, db: psycopg.Connection[Any], deployed: Deployed, crashes: int, most: int
+) -> None:
+    """A crash makes suspects of all in a piece that is on record, and each suspect fires alone."""
+    db.execute(
+        "insert into jeet_internal.timer (task_id, operator, key, name, at, wall)"
+        " select %s, 'window', 'k', n::text, to_timestamp(1), false from generate_series(1, 3000) n",
+        (deployed.tasks[0],),
+    )
+    db.execute("update jeet_internal.task set clock = to_timestamp(2) where id = %s", (deployed.tasks[0],))
+    pieces: list[int] = []
+
+    def answer(guest: Guest, batch: BatchInput) -> BatchResult:
+        pieces.append(batch.count)
+        return fires(guest, batch)
+
+    async with running_clocks(database_url) as (lane, _):
+        task = timed_task(lane, replace(deployed.lease(), crashes=crashes, clock_ms=2000.0), TimedProgram(answer))
+        task.most_events = 1000
+        lane.add(task)
+        await until(lambda: not timers(db))
+    assert max(pieces) == most
